@@ -126,8 +126,8 @@ class _RepositoryListing(msgspec.Struct):
 
 
 def read_listing(repo: str) -> Listing:
-    """Request the hub's listing of ``repo`` at its newest commit; raises what ``faults.typed`` does, also for
-    an unsafe name, size or checksum."""
+    """Request the hub's listing of ``repo`` at its newest commit; raises what
+    ``faults.translate_errors`` does, also for an unsafe name, size or checksum."""
     answer = BytesIO()
     with translate_errors(repo), connect() as client:
         append(client, f"{endpoint()}/api/models/{repo}?blobs=true", answer, MAX_LISTING)

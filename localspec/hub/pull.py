@@ -79,7 +79,7 @@ def carry_out(plan: DownloadChoice, progress: Progress) -> None:
     """Download the missing files. Raises :class:`DiskFull` before it begins where there is no room,
     :class:`ModelInvalid` for a complete model that cannot be used, :class:`DownloadBroken` for content that
     differs from the listing (it is removed), :class:`HubBusy` while another program fetches the same file,
-    and what ``faults.typed`` does."""
+    and what ``faults.translate_errors`` does."""
     model, done = plan.model, 0
     _check_room(plan)
     with translate_errors(model.repo, KEPT):

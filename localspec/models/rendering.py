@@ -39,7 +39,7 @@ class _Generation(Extension):
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.CallBlock(self.call_method("_called"), [], [], body).set_lineno(line)
+        return nodes.CallBlock(self.call_method("_call_block"), [], [], body).set_lineno(line)
 
     def _call_block(self, caller: Callable[[], str]) -> str:
         return caller()

@@ -83,18 +83,18 @@ class AnswerDialog(Dialog[ScreenResultType]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (40, "-wide")]
     AUTO_FOCUS = "#no"  # a key may already be in the queue
     DEFAULT_CSS = """
-    Ask { align: center middle; }
-    Ask > Vertical {
+    AnswerDialog { align: center middle; }
+    AnswerDialog > Vertical {
         width: 100%; max-width: 72; height: auto; padding: 0 1;
         border: round $border; background: $surface;
     }
-    Ask VerticalScroll { height: auto; max-height: 60vh; margin-bottom: 1; }
-    Ask Static { width: 100%; }
-    Ask Horizontal { height: auto; }
-    Ask Button { min-width: 0; margin-right: 1; padding: 0 1; }
-    Ask Button:focus { text-style: bold reverse; }
-    Ask.-narrow Horizontal { layout: vertical; }
-    Ask.-narrow VerticalScroll { margin-bottom: 0; }
+    AnswerDialog VerticalScroll { height: auto; max-height: 60vh; margin-bottom: 1; }
+    AnswerDialog Static { width: 100%; }
+    AnswerDialog Horizontal { height: auto; }
+    AnswerDialog Button { min-width: 0; margin-right: 1; padding: 0 1; }
+    AnswerDialog Button:focus { text-style: bold reverse; }
+    AnswerDialog.-narrow Horizontal { layout: vertical; }
+    AnswerDialog.-narrow VerticalScroll { margin-bottom: 0; }
     """
 
     def __init__(

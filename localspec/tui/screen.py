@@ -437,7 +437,7 @@ class ChatScreen(Screen[None]):
         self._notice = "no connection to the daemon; the next message starts it"
         self._show_status()
 
-    def on_failed(self, fact: facts.RequestFailed) -> None:
+    def on_request_failed(self, fact: facts.RequestFailed) -> None:
         self.show_error(fact.error)
 
     def _show_status(self) -> None:

@@ -95,12 +95,12 @@ async def test_a_signal_stops_it_gracefully_and_keeps_the_chat_that_it_cuts_shor
 ENDED_AT_ONCE = """
 import os, signal
 from localspec.daemon.__main__ import main
-from localspec.daemon.server import Server
-listen = Server._listen
+from localspec.daemon.server import DaemonServer
+listen = DaemonServer._listen
 async def listen_and_be_stopped(self):
     await listen(self)
     os.kill(os.getpid(), signal.SIGTERM)
-Server._listen = listen_and_be_stopped
+DaemonServer._listen = listen_and_be_stopped
 raise SystemExit(main([]))
 """
 

@@ -379,9 +379,9 @@ async def fill(history: ChatHistory, pages: int = 0) -> None:
 
 async def test_a_second_process_learns_that_the_history_is_in_use(path: Path) -> None:
     program = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom localspec.daemon.chats import History\n"
+        "import asyncio, sys\nfrom pathlib import Path\nfrom localspec.daemon.chats import ChatHistory\n"
         "from localspec.errors import DaemonUnavailable\n"
-        "try:\n    asyncio.run(History(Path(sys.argv[1])).open())\n"
+        "try:\n    asyncio.run(ChatHistory(Path(sys.argv[1])).open())\n"
         "except DaemonUnavailable as error:\n    sys.exit(error.message)\n"
     )
     history = await opened(path)

@@ -22,7 +22,7 @@ MARK = re.compile(r"[<\[].*[>\]]")
 
 
 class LlamaVocabulary:
-    """See :class:`localspec.backends.base.Vocabulary`."""
+    """See :class:`localspec.backends.base.ModelVocabulary`."""
 
     def __init__(self, model: Any) -> None:
         self._vocab = lib.llama_model_get_vocab(model)

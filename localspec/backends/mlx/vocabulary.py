@@ -41,7 +41,7 @@ RECOMMENDED = ("temperature", "top_k", "top_p", "min_p")
 
 
 class MlxVocabulary:
-    """See :class:`localspec.backends.base.Vocabulary`. ``defaults`` is what the model's author
+    """See :class:`localspec.backends.base.ModelVocabulary`. ``defaults`` is what the model's author
     recommends. Raises :class:`ModelInvalid` for a tokenizer that cannot be used."""
 
     def __init__(self, directory: ModelDirectory, size: int) -> None:

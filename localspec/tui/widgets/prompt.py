@@ -82,7 +82,7 @@ class SuggestionList(OptionList, can_focus=False):
     none."""
 
     DEFAULT_CSS = """
-    Suggestions {
+    SuggestionList {
         height: auto; max-height: 30vh; border: none; padding: 0 1; display: none; background: $surface;
         text-wrap: nowrap; text-overflow: ellipsis;
     }
