@@ -89,7 +89,9 @@ def length(prompt: Prompt) -> int:
             return sum(len(message.content) for message in prompt.messages)
         case FimPrompt():
             return len(prompt.prefix + prompt.suffix)
-    return len(prompt.text)
+        case TextPrompt():
+            return len(prompt.text)
+    raise TypeError(f"no prompt of a text: {prompt!r}")
 
 
 def played(engine: Engine, asked: Sequence[Prompt], options: Options, way: str = "cold") -> list[Generation]:
@@ -129,8 +131,8 @@ def compare(
             if way == "second turn":
                 second = second or played(engine, later, plain)
                 played(engine, group, options)
-            asked, truth = (later, second) if way == "second turn" else (group, first)
-            for said, own in zip(played(engine, asked, options, way), truth, strict=True):
+            prompts, truth = (later, second) if way == "second turn" else (group, first)
+            for said, own in zip(played(engine, prompts, options, way), truth, strict=True):
                 equal = said.tokens == own.tokens and said.text.text == own.text.text
                 outcome = f"{'equal' if equal else 'differ'} {said.stats.exactness}"
                 counts = {"drafted": said.stats.drafted, "accepted": said.stats.accepted, outcome: 1}

@@ -34,8 +34,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from localspec.ranks.link import Link
-
 from assets.bench.played import ANSWERS, MACHINES, row
 from assets.bench.record import drafted
 from assets.bench.simulate import GREEDY, CostLine, Log, Play, read_logs, simulate
@@ -113,6 +111,16 @@ def node(added_ms: float) -> Iterator[str]:
 
 
 # The simulation.
+
+MEMORY_RATE = 2e9
+"""bytes per second between two namespaces of one machine"""
+
+
+class Link(NamedTuple):
+    """The seconds of a small frame to a node and back, and the bytes per second to it."""
+
+    latency_s: float
+    rate: float
 
 
 class Shape(NamedTuple):
@@ -214,7 +222,7 @@ def here(given: argparse.Namespace) -> None:
     for added in given.added:
         with node(added) as name:
             with closing(greet(name)) as peer:
-                link = Link.measured(peer)
+                link = Link(peer.measure_latency(), MEMORY_RATE)
             alone, *rates = figures(measured((), given))
             shared = measured((name,), given)
         print(line(1, "", "", "measured", costs=alone, rates=rates))

@@ -150,7 +150,7 @@ def _default_of(field: msgspec.structs.FieldInfo) -> str:
     if field.required:
         return "required"
     if field.default is msgspec.NODEFAULT:
-        return _default(field.default_factory())  # type: ignore[operator]
+        return _default(field.default_factory())
     return "`{}`" if isinstance(field.default, msgspec.Struct) else _default(field.default)
 
 
