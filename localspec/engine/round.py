@@ -1,6 +1,6 @@
 """One round of speculative decoding, for a batch of sequences: the decode loop.
 
-propose → forward → verify → extend → truncate → publish. The target's cache holds every token but the newest,
+propose → forward → verify → accept → roll back → emit. The target's cache holds every token but the newest,
 ``g``. The forward appends ``[g, t1 … tk]`` to it. After the verification each sequence is extended by the
 accepted draft tokens and the target's own token, and its cache is truncated to ``g`` and the accepted draft
 tokens; then the new text is published. A cache with a recurrent state may have to be truncated further. The
@@ -338,7 +338,7 @@ def play_round(target: Backend, proposers: Proposers, costs: CostCurve, sequence
     for sequence, offer, choice in zip(sequences, offers, chosen, strict=True):
         before, used = len(sequence.tokens), 0
         try:
-            used = _settle(target, sequence, choice, exact=exact)
+            used = _accept_and_roll_back(target, sequence, choice, exact=exact)
         except LocalspecError as error:
             sequence.error = error
         accepted = min(choice.accepted, used)
@@ -381,7 +381,7 @@ def _choose(sequence: Sequence, rows: TargetRows, draft: Draft) -> Emitted:
         return Emitted(())
 
 
-def _settle(target: Backend, sequence: Sequence, chosen: Emitted, *, exact: bool) -> int:
+def _accept_and_roll_back(target: Backend, sequence: Sequence, chosen: Emitted, *, exact: bool) -> int:
     """Extend the sequence by the verified tokens, then truncate the target's cache to the accepted ones;
     append what the grammar forces after them, and return how many tokens were used. ``exact``: the rows are
     those of plain decoding, if the cells before them are. The caller publishes the text."""

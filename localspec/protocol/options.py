@@ -32,7 +32,7 @@ class ProposerKind(NamedTuple):
     meaning: str
     """the source of its drafts, in a few words"""
     factory: str
-    """``module:function``; called with the engine's :class:`Parts`, it returns a proposer, or None where
+    """``module:function``; called with the :class:`EngineParts`, it returns a proposer, or None where
     something is missing that it needs"""
     colour: str
     """of its tokens in the chat: a variable of the theme, or one turned by degrees of hue: ``primary+60``"""
