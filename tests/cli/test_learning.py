@@ -67,12 +67,11 @@ def test_what_is_not_to_be_remembered_is_not(cli: Cli, repo: Path, how: str, whe
 def test_through_the_daemon_chats_and_files_have_names(cli: Cli, repo: Path) -> None:
     assert cli("run", *SHORT, WORDS, cwd=repo).returncode == 0
     # What two taught alike is the later one's.
-    for where, text in (
-        ((), "def add(first, second):\n    return "),
-        (("--no-daemon",), "class Queue(Sequence):\n    items = "),
+    for name, text in (
+        ("add0.py", "def add(first, second):\n    return "),
+        ("add1.py", "class Queue(Sequence):\n    items = "),
     ):
-        path = str(repo / f"add{len(where)}.py")
-        assert cli("complete", *SHORT, *where, "--path", path, input=text, cwd=repo).returncode == 0
+        assert cli("complete", *SHORT, "--path", str(repo / name), input=text, cwd=repo).returncode == 0
     files = {f"file:{repo / name}" for name in ("add0.py", "add1.py")}
     until_sync(lambda: len(learned(cli).get(str(repo), ())) == 3, "the worker has learned")
     ((workspace, sources),) = learned(cli).items()

@@ -68,22 +68,6 @@ def test_no_tokens_at_all_only_read_the_prompt(cli: Cli) -> None:
     assert (result["text"], result["finish_reason"]) == ("", "length") and result["prompt_tokens"] > 4
 
 
-@pytest.mark.slow
-def test_statistics_begin_on_a_line_of_their_own_where_both_streams_end_up(cli: Cli, tmp_path: Path) -> None:
-    arguments = ("run", "-m", "bundled", "--raw", "--stats", "--temperature", "0", "--max-tokens", "3", CODE)
-    alone = cli(*arguments).stdout
-    assert alone and not alone.endswith("\n")
-    path = tmp_path / "both"
-    with path.open("w") as file:
-        subprocess.run((*cli.command, *arguments), stdout=file, stderr=file, env=cli.environment, check=True)
-    shared = path.read_text()
-    assert shared.startswith(f"{alone}\n3 tokens (length)"), shared
-    both = subprocess.run(
-        (*cli.command, *arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=cli.environment
-    )
-    assert both.stdout.decode().startswith(f"{alone}\n3 tokens (length)")
-
-
 def test_on_a_terminal_the_answer_ends_its_line_before_the_statistics(cli: Cli) -> None:
     arguments = ("run", "--raw", "--stats", "--temperature", "0", "--max-tokens", "3", CODE)
     alone, terminal = cli(*arguments).stdout, cli.terminal(*arguments)

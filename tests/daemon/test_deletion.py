@@ -101,7 +101,9 @@ async def test_what_cannot_be_forgotten_is_reported_with_what_to_do(start: Start
     async with raw(daemon) as client:
         session = await taught_session(daemon, client)
         (table,) = (daemon.home / "data" / "memory").rglob("*.ngm")
-        (table.parent / "forgotten").mkdir()  # nothing can be written there
+        lock = table.parent / "lock"
+        lock.unlink(missing_ok=True)
+        lock.mkdir()  # it cannot be taken
         failed = await client.call(1, "session/delete", session=session)
         assert f"memory forget --yes --source chat:{session}" in failed["error"]["data"]["remedy"]
         assert code(await client.call(2, "session/get", session=session)) == "session_not_found"
