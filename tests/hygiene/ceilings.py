@@ -34,7 +34,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
-    "tests": 32540,
+    "tests": 32523,
 }
 TOTALS = {
     "assets": 1834,
@@ -42,7 +42,7 @@ TOTALS = {
     "plugins/llm": 93,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
-    "tests": 32540,
+    "tests": 32523,
 }
 """bounds of the sums of ceilings by area, which only fall; goals: 25,800 lines of code in localspec, and of
 all lines 41,500 there and 45,000 in tests"""

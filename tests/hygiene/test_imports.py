@@ -50,7 +50,7 @@ def copy(folder: Path, module: str, text: str) -> Path:
 
 TOO_MANY = [
     ("engine/round.py", "def late():\n    import localspec.worker", "Layers"),
-    ("speculation/x.py", "import tests.toy", "Speculation sees"),
+    ("speculation/x.py", "import localspec.models", "Speculation sees"),
     ("engine/x.py", "import asyncio", "The engine and everything under it"),
     ("daemon/x.py", "import numpy", "Daemon and client stay light"),
     ("protocol.py", "import localspec.config", "Layers"),
