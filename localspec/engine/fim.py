@@ -92,9 +92,8 @@ FAMILIES = (
         here="<file_sep>",
         title="{path}\n",
     ),
-    FimFamily(
-        "<fim_prefix>{prefix}<fim_suffix>{suffix}<fim_middle>", inside=True
-    ),  # StarCoder, Granite, Refact
+    # StarCoder, Granite, Refact
+    FimFamily("<fim_prefix>{prefix}<fim_suffix>{suffix}<fim_middle>", inside=True),
     FimFamily(  # DeepSeek-Coder
         "<｜fim▁begin｜>{prefix}<｜fim▁hole｜>{suffix}<｜fim▁end｜>",
         file="{comment}{path}\n{text}\n",

@@ -118,7 +118,7 @@ class Proposers:
     def __init__(self, parts: EngineParts, extra: Seq[Proposer]) -> None:
         self._parts, self._extra, self._target = parts, extra, parts.target
         self._members = make_all(parts)
-        self._kits: dict[int | None, ProposerSet] = {}
+        self._sets: dict[int | None, ProposerSet] = {}
         self.add(None)
 
     def add(self, number: int | None, draft: Backend | None = None) -> None:
@@ -133,15 +133,15 @@ class Proposers:
             for name, among in [(AUTO, members), *((each[0].name, each) for each in own)]
         }
         plain = {proposer.name: proposer for proposer in (PlainDecoding(), *members, *self._extra)}
-        self._kits[number] = ProposerSet(plain, controllers)
+        self._sets[number] = ProposerSet(plain, controllers)
 
     def drop(self, draft: int) -> None:
         """Forget a draft model; no request with it may be asked for drafts."""
-        del self._kits[draft]
+        del self._sets[draft]
 
     def check(self, name: str, draft: int | None) -> None:
         """Raise :class:`InvalidOptions` for a proposer that no request with this draft model can have."""
-        known = self._kits[draft].plain.keys() | self._kits[draft].controllers.keys()
+        known = self._sets[draft].plain.keys() | self._sets[draft].controllers.keys()
         if name not in known:
             remedy = next((REMEDIES[kind.needs] for kind in KINDS if kind.name == name), None)
             have = ", ".join(sorted(known))
@@ -165,11 +165,11 @@ class Proposers:
 
     def _of(self, sequence: Sequence) -> Proposer:
         """The proposer of a request: a controller if the request sets no length, or a plain one."""
-        name, kit = sequence.proposer, self._kits[sequence.draft]
-        controller = kit.controllers.get(name)
-        if controller is not None and (sequence.settings.k is None or name not in kit.plain):
+        name, proposers = sequence.proposer, self._sets[sequence.draft]
+        controller = proposers.controllers.get(name)
+        if controller is not None and (sequence.settings.k is None or name not in proposers.plain):
             return controller
-        return kit.plain[name]
+        return proposers.plain[name]
 
     def _ask_of(self, sequence: Sequence, k: int) -> Ask:
         """Return the ask for a draft of ``k`` tokens, or of as many as the sequence and its cache allow."""
@@ -223,8 +223,8 @@ class Proposers:
 
     def stop(self, sequence: Sequence) -> None:
         """Report to all proposers that the request has ended: after a failure it had several."""
-        kit = self._kits.get(sequence.draft)
-        for proposer in (*kit.plain.values(), *kit.controllers.values()) if kit is not None else ():
+        own = self._sets.get(sequence.draft)
+        for proposer in (*own.plain.values(), *own.controllers.values()) if own is not None else ():
             # The request has its text: an error of a proposer must not spoil that.
             with contextlib.suppress(Exception):
                 proposer.stop(sequence.id)

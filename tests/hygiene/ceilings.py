@@ -17,7 +17,7 @@ CEILINGS = {
     "localspec/constraints": 445,
     "localspec/daemon": 2758,
     "localspec/doctor": 325,
-    "localspec/engine": 2453,
+    "localspec/engine": 2451,
     "localspec/http": 2504,
     "localspec/hub": 594,
     "localspec/lsp": 726,
@@ -38,7 +38,7 @@ CEILINGS = {
 }
 TOTALS = {
     "assets": 1834,
-    "localspec": 26227,
+    "localspec": 26225,
     "plugins/llm": 93,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
