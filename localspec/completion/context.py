@@ -16,7 +16,6 @@ MOST_BEFORE, MOST_AFTER, CUT = 1 << 16, 1 << 14, 1 << 12
 """most characters of both, and characters cut off at once: without a limit, tokenizing a file of one long
 line takes a second per keystroke"""
 CHUNKS, CHUNK_LINES = 16, 64
-"""pieces of other files, and lines of each"""
 SAME, NEAR = 0.9, 0.5
 """likeness above which a piece repeats a more important one, or the text at the cursor"""
 AROUND = 32

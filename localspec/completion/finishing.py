@@ -6,9 +6,9 @@ import unicodedata
 
 from msgspec.structs import replace
 
-from localspec.completion.brackets import closes_for_others
 from localspec.completion.gap import FOLLOWING, Gap, has_words, indentation
 from localspec.completion.stopping import StopRule
+from localspec.completion.syntax import closes_for_others
 from localspec.protocol.requests import FinishReason, Result
 
 INTERRUPTED = ("deadline", "cancelled")
@@ -17,16 +17,12 @@ LONG = 8
 
 
 def finished(result: Result, gap: Gap) -> Result:
-    """``result`` with the text that is shown."""
     return replace(result, text=finish(result.text, gap, result.finish_reason))
 
 
 def finish(text: str, gap: Gap, ended: FinishReason = "stop") -> str:
-    """The part of ``text`` to show in ``gap``; may be empty.
-
-    An interrupted text keeps its whole lines only. One that became too long loses its half line too, unless
-    it has no other.
-    """
+    """The part of ``text`` to show in ``gap``; may be empty. An interrupted text keeps its whole lines only.
+    One that became too long loses its half line too, unless it has no other."""
     text = text.replace("\r\n", "\n")
     cut = StopRule(gap).feed(text)
     # A text that the rule has ended is complete, whatever ended the generation.

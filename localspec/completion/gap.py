@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from localspec.completion.language import comment_mark, in_comment, opens_block
+from localspec.completion.syntax import comment_mark, in_comment, opens_block
 from localspec.protocol.requests import FimPrompt
 
 FOLLOWING = 64
@@ -31,12 +31,10 @@ class Gap:
 
     @cached_property
     def before(self) -> str:
-        """The cursor's line up to the cursor."""
         return self.prefix.rpartition("\n")[2]
 
     @cached_property
     def after(self) -> str:
-        """The rest of the cursor's line."""
         return self.suffix.partition("\n")[0].removesuffix("\r")
 
     @cached_property
@@ -61,22 +59,17 @@ class Gap:
     @cached_property
     def goes_on(self) -> int:
         """The indentation of the next line, if a line of code before the cursor is of its block or opens it;
-        else -1.
-
-        A statement begun there ends before a line that is indented no more. Behind the opening of a block
-        that has lines already, further ones are written.
-        """
+        else -1. A statement begun there ends before a line that is indented no more. Behind the opening of a
+        block that has lines already, further ones are written."""
         if not self.before.strip() or not self.following:
             return -1
         here, after = len(indentation(self.before)), len(indentation(self.following[0]))
         return after if here == after or (here < after and not opens_block(self.before)) else -1
 
     def repeats(self, blanks: str) -> bool:
-        """Return True if ``blanks``, with which a completion begins, stand before the cursor already.
-
-        A level more is meant only if the line above opens a block, and the cursor does not stand in it yet;
-        and so is what reaches one of the file's levels from beside them.
-        """
+        """Return True if ``blanks``, with which a completion begins, stand before the cursor already. A level
+        more is meant only if the line above opens a block, and the cursor does not stand in it yet; and so is
+        what reaches one of the file's levels from beside them."""
         if not blanks or not self.before or self.before.strip():
             return False
         near = (*self.preceding[-AROUND:], *self.following[:AROUND])
@@ -90,15 +83,12 @@ class Gap:
 
     @cached_property
     def line_end(self) -> str:
-        """The line end of this file."""
         return "\r\n" if "\r\n" in self.prefix[-4096:] or "\r\n" in self.suffix[:4096] else "\n"
 
 
 def indentation(line: str) -> str:
-    """The leading blanks of a line."""
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
 def has_words(text: str) -> bool:
-    """Return True if ``text`` has letters or digits."""
     return any(char.isalnum() for char in text)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 
-from localspec.completion.brackets import closes_for_others, is_open, opens
 from localspec.completion.gap import Gap, has_words, indentation
+from localspec.completion.syntax import closes_for_others, is_open, opens
 
 BLOCK = 8
 """lines of the longest block whose repetition is found"""
 THRICE = 3
-"""repetitions of a single line that end the completion"""
 CHANT = re.compile(r"(.{3,32}?)\1{3,}\Z")
 """the same few characters repeated at the end of an unfinished line"""
 CHANT_EVERY, CHANT_WINDOW, CHANT_SURE = 16, 160, 8
@@ -29,9 +28,7 @@ class StopRule:
         self._gap = gap
         self._text = ""
         self._start = 0
-        """offset of the unfinished line"""
         self._blank = True
-        """True if it has only blanks"""
         self._lines: list[tuple[str, int]] = []
         """finished lines without trailing blanks, and the offsets of their ends"""
         self._indent: int | None = len(indentation(gap.before)) if gap.before.strip() else None
@@ -59,9 +56,7 @@ class StopRule:
 
     def _stands_behind(self, line: str) -> bool:
         """Return True if the finished ``line`` is the file's next line, and not of a block of the text's own.
-
-        A first line with words may be one that goes on differently.
-        """
+        A first line with words may be one that goes on differently."""
         following = self._gap.following[:1]
         if not self._lines:  # the cursor's, with any indentation
             line, following = (self._gap.before + line).lstrip(), [each.lstrip() for each in following]

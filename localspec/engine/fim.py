@@ -26,7 +26,7 @@ from localspec.completion.context import (
     shown_path,
     worth_telling,
 )
-from localspec.completion.language import comment_mark
+from localspec.completion.syntax import comment_mark
 from localspec.protocol.requests import File, FimPrompt
 
 SPECIAL = re.compile(r"(▁?<[^<>\s{}]+>|\[[A-Z]+\])")
