@@ -32,7 +32,6 @@ Refused = Mapping[str, "tuple[Any, ...] | Refused"]
 """fields of a body, or of the objects in it, that are refused, with the values that change nothing: -1 stands
 for every negative number"""
 Connect = Callable[[], Client]
-"""makes the client of the daemon for one request"""
 Answer = Any
 """a response, or its content: a JSON value, or an :class:`AsyncGenerator` of JSON values that are sent as
 they come, and of None where a sign of life is due"""
@@ -51,8 +50,6 @@ class Endpoint(NamedTuple):
 
 
 class PathId(msgspec.Struct):
-    """The id at the end of a path."""
-
     id: str
 
 
@@ -71,11 +68,9 @@ class BodyTooLarge(LocalspecError):
 
 
 async def body_of(endpoint: Endpoint, request: Request) -> msgspec.Struct:
-    """Return a request's checked body; that of GET and DELETE is made of its path.
-
-    Raises :class:`InvalidOptions` for a body that is not JSON or does not match its schema,
-    :class:`BodyTooLarge`, :class:`SlowBody`, and :class:`ClientDisconnect` if the client has disconnected.
-    """
+    """Return a request's checked body; that of GET and DELETE is made of its path. Raises
+    :class:`InvalidOptions` for a body that is not JSON or does not match its schema, :class:`BodyTooLarge`,
+    :class:`SlowBody`, and :class:`ClientDisconnect` if the client has disconnected."""
     if endpoint.method != "POST":
         return endpoint.body(**request.path_params)
     try:
@@ -118,13 +113,25 @@ async def _read(endpoint: Endpoint, request: Request) -> msgspec.Struct:
     try:
         body = _json(read)
         refuse(body, endpoint.refused)
-        return msgspec.convert(body, endpoint.body, strict=False)  # some clients write 1.0 for 1
+        made = msgspec.convert(body, endpoint.body, strict=False)  # some clients write 1.0 for 1
+        refuse_texts(body, made)
+        return made
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"the request body is invalid: {readable(error)}", REMEDY) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidOptions(f"the request body is not JSON: {error}", REMEDY) from None
     finally:
         gc.enable()
+
+
+def refuse_texts(given: Any, made: msgspec.Struct) -> None:
+    """Refuse texts in the place of numbers and truth values. Raises :class:`InvalidOptions`."""
+    for name in filter(given.__contains__, made.__struct_fields__):
+        value, taken = given[name], getattr(made, name)
+        if isinstance(value, str) and isinstance(taken, float | int | None):
+            raise InvalidOptions(f"the request body is invalid: {name} takes no text", REMEDY)
+        if isinstance(taken, msgspec.Struct) and isinstance(value, dict):
+            refuse_texts(value, taken)
 
 
 def _json(read: bytearray) -> Any:

@@ -29,16 +29,14 @@ Ours = dict[str, Any]
 """options by the names of :class:`Options`"""
 BANNED = -10_000.0
 ANY_OBJECT = {"type": "object"}
-"""the schema of ``json_object``"""
 MOST_TEXTS = 256
 """texts among tokens: each is a request to the daemon"""
 IDS = "Give the ids of tokens instead: POST /tokenize returns them."
-Strength = float | bool
+Strength = float | bool | str
 MOST_BIASES = 4096
 Biases = Meta(max_length=MOST_BIASES)
 Bias = Annotated[dict[int, Strength], Biases] | Annotated[list[tuple[int, Strength]], Biases]
 MOST_NAMES = Meta(max_length=64)
-"""of fields, samplers and other names in one list"""
 # Here ``localspec/speculation/sampling.py`` fixes the order: temperature before the samplers that cut
 # unlikely tokens; in llama.cpp it comes after them.
 OFF: dict[str, dict[str, float]] = {
@@ -57,11 +55,9 @@ KNOWN |= {"temp": "temperature", "nucleus": "top_p"}
 
 
 class Sampling(msgspec.Struct, kw_only=True):
-    """The fields for sampling; without a seed, or with -1, the seed is random.
-
-    ``repetition_penalty`` is another name of ``repeat_penalty``. Without ``repeat_last_n`` penalties look at
-    the whole answer, and ``repeat_penalty`` at the prompt, too.
-    """
+    """The fields for sampling; without a seed, or with -1, the seed is random. ``repetition_penalty`` is
+    another name of ``repeat_penalty``. Without ``repeat_last_n`` penalties look at the whole answer, and
+    ``repeat_penalty`` at the prompt, too."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -114,8 +110,6 @@ class Format(msgspec.Struct):
 
 
 class OutputConfig(msgspec.Struct):
-    """The form of an answer, and how much to think before it."""
-
     effort: str | None = None
     format: Format | None = None
 
@@ -139,7 +133,6 @@ class TimedSampling(Sampling, kw_only=True):
     grammar: str | None = None
 
     def others(self) -> Ours:
-        """Return the options for model, length and form. Raises :class:`InvalidOptions`."""
         longest = length_of(self.n_predict, self.max_completion_tokens, self.max_tokens)
         return {"model": self.model, "max_tokens": longest, **self.limits()}
 
@@ -154,7 +147,6 @@ class TimedSampling(Sampling, kw_only=True):
         return {**self.deadlines(), "progress": bool(self.stream)}
 
     def deadlines(self) -> Deadlines:
-        """Return the limits that are set, as the client takes them."""
         given = {"max_prompt_ms": self.t_max_prompt_ms, "max_predict_ms": self.t_max_predict_ms}
         limits = {name: max(1, min(round(ms), LONGEST_MS)) for name, ms in given.items() if ms and ms > 0}
         return cast(Deadlines, limits)
@@ -182,12 +174,7 @@ REFUSED: Refused = {
     "skip_special_tokens": (True,),
 }
 """fields of llama.cpp's and vLLM's servers that change an answer, unless they have one of these values"""
-UNLIMITED: Refused = {
-    "grammar": ("",),
-    "json_schema": ({},),
-    "response_format": ({"type": "text"},),
-}
-"""fields that limit the text, where that is not supported"""
+UNLIMITED: Refused = {"grammar": ("",), "json_schema": ({},), "response_format": ({"type": "text"},)}
 
 
 def options_of(sampling: Sampling, names: Mapping[str, str] = MappingProxyType({}), **others: Any) -> Options:
@@ -202,7 +189,9 @@ def options_of(sampling: Sampling, names: Mapping[str, str] = MappingProxyType({
     given |= {"model": model_of(others.get("model")), "logit_bias": _bias(sampling.logit_bias)}
     values: dict[str, Any] = {"overflow": read_config().options.overflow or "refuse"}
     values |= {name: value for name, value in given.items() if value is not None}
-    off = disable_samplers(sampling.samplers)
+    # Samplers that are not supported (DRY, XTC, …) are ignored.
+    unlisted = OFF.keys() - active(sampling.samplers)
+    off = {field: none for name in unlisted for field, none in OFF[name].items()}
     if "temperature" not in values:
         off.pop("temperature", None)  # without one the model's own holds, whatever the samplers
     values |= off
@@ -230,14 +219,9 @@ def count_of(given: int | None, most: int, name: str) -> int:
     """Return the number of answers, 1 by default. Raises :class:`InvalidOptions` if not in 1 to ``most``."""
     count = 1 if given is None else given
     if not 1 <= count <= most:
-        raise InvalidOptions(
-            f"{name} takes a whole number from 1 to {most}, not {count}",
-            f"Set {name} to at most {most}; send several requests for more.",
-        )
+        remedy = f"Set {name} to at most {most}; send several requests for more."
+        raise InvalidOptions(f"{name} takes a whole number from 1 to {most}, not {count}", remedy)
     return count
-
-
-# Samplers.
 
 
 def active(given: list[str] | None) -> tuple[str, ...]:
@@ -247,23 +231,12 @@ def active(given: list[str] | None) -> tuple[str, ...]:
     return tuple(name for name in (*OFF, INFILL) if name in names)
 
 
-def disable_samplers(given: list[str] | None) -> dict[str, float]:
-    """Return the option values that switch off the samplers not listed; none if there is no list. Their order
-    is that of localspec; samplers that are not supported (DRY, XTC, …) are ignored."""
-    return {field: none for name in OFF.keys() - active(given) for field, none in OFF[name].items()}
-
-
-# Biases.
-
-
 def _bias(given: Bias | None) -> tuple[tuple[int, float], ...] | None:
     """Return pairs of a token and the number added to its logit. Raises :class:`InvalidOptions`."""
     if not given:
         return None
     pairs = list(given.items() if isinstance(given, dict) else given)
-    if any(strength is True for _, strength in pairs):
-        raise InvalidOptions(
-            "logit_bias is true for a token",
-            "Give the number to add to the token's logit, or false to ban the token.",
-        )
+    if any(strength is True or isinstance(strength, str) for _, strength in pairs):
+        remedy = "Give the number to add to the token's logit, or false to ban the token."
+        raise InvalidOptions("logit_bias is no number for a token", remedy)
     return tuple((token, BANNED if strength is False else float(strength)) for token, strength in pairs)

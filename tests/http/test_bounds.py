@@ -147,6 +147,31 @@ def test_a_whole_number_may_be_written_with_a_point(echo: HttpServer) -> None:
     assert refused.status_code == 400 and "top_k" in refused.text
 
 
+CHAT: dict[str, Any] = {
+    "model": "localspec",
+    "max_tokens": 1,
+    "messages": [{"role": "user", "content": "hello"}],
+}
+TEXTS: list[tuple[str, str, Any]] = [
+    ("/v1/chat/completions", "temperature", "nan"),
+    ("/v1/chat/completions", "stream", "true"),
+    ("/v1/chat/completions", "seed", "-1"),
+    ("/v1/chat/completions", "logit_bias", {"50": "1"}),
+    ("/v1/responses", "max_output_tokens", "5"),
+    ("/v1/messages", "max_tokens", "5"),
+    ("/completion", "n_probs", "null"),
+    ("/api/chat", "num_predict", "5"),
+]
+
+
+@pytest.mark.parametrize(("path", "name", "text"), TEXTS, ids=str)
+def test_a_text_is_no_number_and_no_truth_value(echo: HttpServer, path: str, name: str, text: Any) -> None:
+    body = CHAT | {"prompt" if path == "/completion" else "input": "hello"}
+    body |= {"options": {name: text}} if path == "/api/chat" else {name: text}
+    refused = echo.ask("POST", path, body)
+    assert refused.status_code == 400 and name in refused.text, refused.text
+
+
 def test_a_request_on_one_connection_too_many_is_refused() -> None:
     with opened() as http, ExitStack() as held:
         statuses = []
