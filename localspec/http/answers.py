@@ -1,16 +1,17 @@
-"""Answers to one request, on one connection to the daemon: whole, or as their pieces come, with their timings
-and the probabilities of their tokens."""
+"""Answers to one request: whole, or as their pieces come, or in numbered blocks; with their timings and the
+probabilities of their tokens."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from localspec.errors import ShuttingDown
 from localspec.http.endpoint import SILENCE_S
 from localspec.http.sampling import TimedSampling
 from localspec.protocol.messages import StreamDelta, StreamProgress
-from localspec.protocol.requests import Result, Token
+from localspec.protocol.requests import CallBegun, Channel, Result, Token, ToolCall
 
 
 class AnswerPiece(NamedTuple):
@@ -29,7 +30,6 @@ class AnswerPiece(NamedTuple):
     number: int
     event: StreamDelta | StreamProgress | Result
     more: dict[str, Any] = {}
-    """fields for the chunk of the piece"""
 
 
 async def whole(streams: Iterable[Stream[Result]]) -> list[tuple[list[Token], Result]]:
@@ -44,10 +44,8 @@ async def whole(streams: Iterable[Stream[Result]]) -> list[tuple[list[Token], Re
 
 class Pieces:
     """The pieces of all answers as they come, and None after each :data:`SILENCE_S` without one; with the
-    progress of their prompts and the timings that the body asks for.
-
-    Iterating raises the first error of any answer. One that is still queued delays none of the others.
-    """
+    progress of their prompts and the timings that the body asks for. Iterating raises the first error of any
+    answer. One that is still queued delays none of the others."""
 
     def __init__(self, streams: Sequence[Stream[Result]], body: TimedSampling | None = None) -> None:
         self._body = body or TimedSampling()
@@ -90,7 +88,6 @@ class Pieces:
         return bool(self._waiting)
 
     def _take(self, number: int, pace: Pace, event: Any) -> None:
-        """Add an event of an answer, or its end."""
         if isinstance(event, StreamDelta):
             for delta in _split_by_token(event):
                 more = {"timings": pace.after(delta.tokens)} if self._body.timings_per_token else {}
@@ -136,7 +133,70 @@ def statistics(result: Result) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in ("text", "thinking", "tool_calls")}
 
 
-# Timings.
+# Parts in their order, for dialects that number them: thoughts, texts and calls.
+
+
+@dataclass
+class AnswerBlock:
+    """A part of an answer, the ``number``-th of it; ``call`` is that of the channel ``call``."""
+
+    number: int
+    channel: Channel
+    call: CallBegun | None = None
+    text: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        return self.call is not None and ToolCall("", "", self.text).object is None
+
+
+class BlockStep(NamedTuple):
+    """A change of a block: ``text`` is what it grew by."""
+
+    kind: Literal["begun", "grown", "ended"]
+    block: AnswerBlock
+    text: str = ""
+
+
+async def steps_of(
+    pieces: Pieces, *, thoughts: bool = True
+) -> AsyncIterator[tuple[BlockStep | StreamProgress | Result | None, dict[str, Any]]]:
+    """Yield the steps of an answer's blocks, the progress of its prompt, and its result, each with further
+    fields for its events, and None in a silence; ``thoughts``: with those of the channel ``thinking``."""
+    block, number = None, 0
+    async for piece in pieces:
+        event, more = (None, {}) if piece is None else (piece.event, piece.more)
+        if event is None or isinstance(event, StreamProgress):
+            yield event, more
+            continue
+        if isinstance(event, Result):
+            if block is None:  # an answer without a text has an empty one
+                yield BlockStep("begun", block := AnswerBlock(number, "answer")), {}
+            yield BlockStep("ended", block), {}
+            yield event, more
+            continue
+        if (event.channel == "thinking" and not thoughts) or not (event.text or event.call):
+            continue
+        if block is not None and (block.channel, block.call) != (event.channel, event.call):
+            yield BlockStep("ended", block), {}
+            block, number = None, number + 1
+        if block is None:
+            block = AnswerBlock(number, event.channel, event.call)
+            yield BlockStep("begun", block), {}
+        block.text += event.text
+        if event.text:
+            yield BlockStep("grown", block, event.text), more
+
+
+def blocks_of(result: Result, *, thoughts: bool = True) -> list[AnswerBlock]:
+    found = [AnswerBlock(0, "thinking", None, result.thinking)] if thoughts and result.thinking else []
+    if result.text or not (found or result.tool_calls):
+        found.append(AnswerBlock(0, "answer", None, result.text))
+    for i, call in enumerate(result.tool_calls):
+        found.append(AnswerBlock(0, "call", CallBegun(i, call.id, call.name), call.arguments))
+    for number, block in enumerate(found):
+        block.number = number
+    return found
 
 
 def prompt_s(result: Result) -> float:
@@ -151,10 +211,8 @@ def answer_s(result: Result, tokens: int) -> float:
 
 
 class Pace:
-    """The timings of a running answer, by the clock of the HTTP server.
-
-    The prompt's time begins when its reading does, or else when the answer is requested.
-    """
+    """The timings of a running answer, by the clock of the HTTP server. The prompt's time begins when its
+    reading does, or else when the answer is requested."""
 
     def __init__(self) -> None:
         self._began_s = time.perf_counter()
@@ -176,10 +234,8 @@ class Pace:
         }
 
     def after(self, tokens: tuple[Token, ...]) -> dict[str, float]:
-        """Count ``tokens``; return the ``timings`` until now.
-
-        The answer's time begins with its first tokens, so its rate is that of those after them.
-        """
+        """Count ``tokens``; return the ``timings`` until now. The answer's time begins with its first tokens,
+        so its rate is that of those after them."""
         now, (total, cached) = time.perf_counter(), self._prompt
         self._answered += len(tokens)
         if self._first is None and tokens:
@@ -217,11 +273,7 @@ def _rates(name: str, n: int, ms: float) -> dict[str, float]:
     }
 
 
-# Probabilities.
-
-
 def entries(text: str, tokens: Iterable[Token]) -> Iterator[dict[str, Any]]:
-    """Yield an entry for each token of a text: piece, log-probability and the most probable tokens."""
     at = 0
     for token in tokens:
         piece = text[at : at + token.chars]

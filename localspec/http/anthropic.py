@@ -15,10 +15,9 @@ import msgspec
 
 from localspec.client import Client
 from localspec.errors import LocalspecError
-from localspec.http import answers, sampling
 from localspec.http import conversation as chats
-from localspec.http.answers import statistics, uncut
-from localspec.http.blocks import AnswerBlock, BlockStep, blocks_of, steps_of
+from localspec.http import sampling
+from localspec.http.answers import AnswerBlock, BlockStep, Pieces, blocks_of, statistics, steps_of, uncut
 from localspec.http.conversation import (
     ChatMessage,
     Content,
@@ -27,7 +26,6 @@ from localspec.http.conversation import (
     ToolChoiceBody,
     Tools,
     join_parts,
-    message_of,
 )
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused
@@ -54,7 +52,6 @@ ERRORS = {
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
     HTTPStatus.SERVICE_UNAVAILABLE: "overloaded_error",
 }
-"""types of errors by status"""
 DELTAS = {
     "answer": ("text_delta", "text"),
     "thinking": ("thinking_delta", "thinking"),
@@ -88,7 +85,6 @@ class MessagesBody(TimedSampling, kw_only=True):
 
     @property
     def thinks(self) -> bool:
-        """True if the answer has thoughts."""
         return self.thinking is not None and self.thinking.type != "disabled"
 
 
@@ -102,18 +98,14 @@ async def messages(client: Client, body: MessagesBody) -> Answer:
     options = options_of(body, names, think=budget)
     stream = chats.answer(client, asked, options, **body.generating())
     if body.stream:
-        return _events(body, _head(options), await answers.Pieces([stream], body).begin())
+        return _events(body, _head(options), await Pieces([stream], body).begin())
     result = await stream.result()
     content = [content_of(each) for each in blocks_of(result, thoughts=body.thinks) if not each.is_cut]
     return {**_head(options), "content": content, **_end(result), "localspec": statistics(result)}
 
 
 async def count(client: Client, body: MessagesBody) -> Answer:
-    """Return the number of tokens of a conversation."""
     return await chats.count_chat_tokens(client, chat_by(body), body.model)
-
-
-# Requests.
 
 
 def chat_by(body: MessagesBody) -> ChatPrompt:
@@ -140,10 +132,7 @@ def _messages(given: ChatMessage) -> Iterator[Message]:
             calls.append(ToolCall(block.id, block.name, msgspec.json.encode(block.input).decode()))
     thoughts = [join_parts(block.thinking) for block in spoken if block.type in chats.THOUGHTS]
     if len(thoughts) < len(spoken) or calls:
-        yield message_of(given.role, join_parts(spoken), tuple(calls), "\n".join(thoughts))
-
-
-# Answers.
+        yield chats.message_of(given.role, join_parts(spoken), tuple(calls), "\n".join(thoughts))
 
 
 def _head(options: Options) -> dict[str, Any]:
@@ -177,7 +166,6 @@ def _usage(prompt: int, cached: int, answered: int) -> dict[str, int]:
 
 
 def content_of(block: AnswerBlock) -> dict[str, Any]:
-    """Return a block of an answer in Anthropic's format."""
     if block.call is not None:
         call = ToolCall(block.call.id, block.call.name, block.text)
         return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.object or {}}
@@ -208,7 +196,7 @@ def events_of(step: BlockStep) -> Iterator[dict[str, Any]]:
 
 
 async def _events(
-    body: MessagesBody, head: dict[str, Any], pieces: answers.Pieces
+    body: MessagesBody, head: dict[str, Any], pieces: Pieces
 ) -> AsyncGenerator[dict[str, Any] | None]:
     """Yield the events of an answer. The first one has the usage that is known then."""
     has_begun = False
@@ -232,7 +220,6 @@ async def _events(
 
 
 def error(error: LocalspecError, status: HTTPStatus) -> Any:
-    """Return the body of an error response in Anthropic's format."""
     other = "api_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     text = sentence(error)
     if numbers := context_numbers(error):  # clients know it by these words

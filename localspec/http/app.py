@@ -55,17 +55,14 @@ class UnknownUrl(LocalspecError):
 
 
 def find_dialect(path: str) -> Dialect | None:
-    """Return the dialect that has an endpoint at a path, None if no dialect has one."""
     below = (dialect for beginning, dialect in BELOW.items() if path.startswith(beginning))
     return OF_PATH.get(path) or next(below, None)
 
 
 def dialect_at(path: str) -> Dialect:
     """Return the dialect whose error format a refusal at a path has."""
-    others = {"/api/": ollama.DIALECT, "/v1/messages": anthropic.DIALECT}
-    return find_dialect(path) or next(
-        (others[each] for each in others if path.startswith(each)), openai.DIALECT
-    )
+    others = {"/api/": ollama.DIALECT, "/v1/messages": anthropic.DIALECT, "": openai.DIALECT}
+    return find_dialect(path) or next(others[each] for each in others if path.startswith(each))
 
 
 def not_offered(method: str, path: str) -> UnknownUrl:
@@ -137,11 +134,9 @@ def create(
 
 @dataclass(frozen=True)
 class EndpointApp:
-    """One endpoint as an ASGI application; ``rooms`` are those of requests with the token and without it.
-
-    A request holds a client of the daemon and a place in its room until its answer is complete. Both are
-    released before the end of the answer is sent, so that the client's next request finds a place.
-    """
+    """One endpoint as an ASGI application; ``rooms`` are those of requests with the token and without it. A
+    request holds a client of the daemon and a place in its room until its answer is complete. Both are
+    released before the end of the answer is sent, so that the client's next request finds a place."""
 
     dialect: Dialect
     endpoint: Endpoint
@@ -179,9 +174,8 @@ class EndpointApp:
         except Exception as error:  # each has its response
             return _error(self.dialect, *self._describe_failure(error))
         if isinstance(answer, AsyncGenerator):
-            return StreamingResponse(
-                self._frame_values(answer, held), media_type=self.dialect.framing.media_type
-            )
+            frames = self._frame_values(answer, held)
+            return StreamingResponse(frames, media_type=self.dialect.framing.media_type)
         return answer if isinstance(answer, Response) else _json(answer)
 
     async def _frame_values(self, values: AsyncGenerator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:

@@ -40,7 +40,6 @@ CHOICES |= dict.fromkeys(("required", "any", "function", "tool"), "required")
 Effort = str | bool | None
 """how much a model should think in any dialect; None: as its template has it"""
 LEVELS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-"""efforts by those that templates know"""
 NO_THOUGHTS = (False, "none", "minimal")
 
 
@@ -113,16 +112,11 @@ class ToolChoiceBody(msgspec.Struct):
     disable_parallel_tool_use: bool = False
 
 
-# Messages.
-
-
 def conversation_of(
     given: Sequence[ChatMessage], *, continues: bool | None = None
 ) -> tuple[tuple[Message, ...], bool]:
-    """Return a request's messages, and True if the last one is the beginning of the answer.
-
-    Raises :class:`InvalidOptions`.
-    """
+    """Return a request's messages, and True if the last one is the beginning of the answer. Raises
+    :class:`InvalidOptions`."""
     messages: list[Message] = []
     waiting: defaultdict[str | None, deque[str]] = defaultdict(deque)  # ids of calls by tool, None: of any
     answered: set[str] = set()
@@ -138,9 +132,8 @@ def conversation_of(
             continue
         if each.images:
             raise refuse_type("content", "images", "Leave images out.")
-        calls = tuple(
-            _call(call, f"call_{len(messages)}_{i}") for i, call in enumerate(each.tool_calls or ())
-        )
+        made = enumerate(each.tool_calls or ())
+        calls = tuple(_call(call, f"call_{len(messages)}_{i}") for i, call in made)
         for call in calls:
             waiting[call.name].append(call.id)
             waiting[None].append(call.id)
@@ -151,16 +144,12 @@ def conversation_of(
 
 def split_turns(messages: list[Message], *, continues: bool | None) -> tuple[tuple[Message, ...], bool]:
     """Return the messages, and True if the last one is the beginning of the answer: a text of the assistant,
-    unless ``continues`` is False.
-
-    Raises :class:`InvalidOptions`.
-    """
+    unless ``continues`` is False. Raises :class:`InvalidOptions`."""
     is_begun = bool(messages) and messages[-1].role == "assistant" and not messages[-1].tool_calls
     if continues and not is_begun:
-        raise InvalidOptions(
-            "continue_final_message is true, but the last message is not the assistant's",
-            "End messages with one of the assistant, or leave continue_final_message out.",
-        )
+        message = "continue_final_message is true, but the last message is not the assistant's"
+        remedy = "End messages with one of the assistant, or leave continue_final_message out."
+        raise InvalidOptions(message, remedy)
     if is_begun and continues is not False and len(messages) > 1 and messages[-2].role == "assistant":
         raise InvalidOptions("messages ends with two assistant messages", "Join them into one message.")
     return tuple(messages), is_begun and continues is not False
@@ -203,11 +192,7 @@ def _call(given: GivenCall, id: str) -> ToolCall:
 
 
 def refuse_type(what: str, type: str, remedy: str) -> InvalidOptions:
-    """Return the error for a value of a type that is not supported."""
     return InvalidOptions(f"{what} of the type {type[:LONGEST_SHOWN]!r} is not supported", remedy)
-
-
-# Tools.
 
 
 def chat_of(
@@ -219,11 +204,8 @@ def chat_of(
     *,
     extras: tuple[str, ...] = (),
 ) -> ChatPrompt:
-    """Return a request's chat: its messages, and True if the last one begins the answer, the variables of
-    its template, and its tools without those of the types ``extras``.
-
-    Raises :class:`InvalidOptions`.
-    """
+    """Return a request's chat: its messages, and True if the last one begins the answer, the variables of its
+    template, and its tools without those of the types ``extras``. Raises :class:`InvalidOptions`."""
     if not isinstance(choice, ToolChoiceBody):
         choice = ToolChoiceBody(choice or "auto")
     if choice.type not in CHOICES:
@@ -244,7 +226,6 @@ def chat_of(
 
 
 def answer(client: Client, chat: ChatPrompt, options: Options, **how: Unpack[Following]) -> Stream[Result]:
-    """Return the stream of the answer to a chat."""
     return client.generate(options=options, **asdict(chat), **how)
 
 
@@ -266,14 +247,9 @@ def _tool(given: GivenTool) -> Tool:
     return Tool(given.name, given.description or "", given.parameters or given.input_schema or {})
 
 
-# Thinking.
-
-
 def thinking_of(effort: Effort) -> dict[str, Any]:
     """Return the variables by which templates let a model think, or not; none if nothing was requested.
-
-    Raises :class:`InvalidOptions` for an unknown effort.
-    """
+    Raises :class:`InvalidOptions` for an unknown effort."""
     if effort is None:
         return {}
     if isinstance(effort, str) and effort not in (*LEVELS, *NO_THOUGHTS):

@@ -44,7 +44,6 @@ class Framing(NamedTuple):
     named: bool = False
 
     def frame(self, value: Any) -> bytes:
-        """Return the bytes of one value."""
         name = f"event: {value.get('type', 'error')}\n".encode() if self.named else b""
         return name + self.before + msgspec.json.encode(value) + self.after
 
@@ -64,7 +63,6 @@ class Dialect(NamedTuple):
     statuses: Mapping[str, HTTPStatus] = MappingProxyType({})
 
     def status(self, error: LocalspecError) -> HTTPStatus:
-        """Return the HTTP status of an error."""
         return self.statuses.get(error.code) or STATUS.get(error.code, HTTPStatus.SERVICE_UNAVAILABLE)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
@@ -47,86 +48,65 @@ class Pages(CORSMiddleware):
         return is_listed(origin, self.allow_origins)
 
 
+@dataclass
 class AccessGate:
-    """Admit requests that name this machine, have no foreign Origin, and carry the token.
+    """Admit requests that name this machine, have no foreign Origin, and carry the token. ``token`` reads the
+    token, None where there is none. ``unauthenticated`` returns the refusal of a request without a token, or
+    of a web page, by method and path; ``refuse`` makes the response of a refusal."""
 
-    ``token`` reads the token, None where there is none. ``unauthenticated`` returns the refusal of a request
-    without a token, or of a web page, by method and path; ``refuse`` makes the response of a refusal.
-    """
+    app: ASGIApp
+    token: Callable[[], str | None]
+    unauthenticated: Callable[[str, str, bool], Refusal | None]
+    refuse: Refuse
+    origins: tuple[str, ...]
+    hosts: tuple[str, ...]
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        token: Callable[[], str | None],
-        unauthenticated: Callable[[str, str, bool], Refusal | None],
-        refuse: Refuse,
-        origins: tuple[str, ...] = (),
-        hosts: tuple[str, ...] = (),
-    ) -> None:
-        self._app = app
-        self._token = token
-        self._unauthenticated = unauthenticated
-        self._refuse = refuse
-        self._origins, self._hosts = frozenset(origins), frozenset(map(str.lower, hosts))
+    def __post_init__(self) -> None:
         self._pages = Pages(
-            self._with_token,
-            self._origins,
-            allow_methods=("GET", "POST", "DELETE"),
-            allow_headers=("*",),
-            allow_private_network=True,
+            self._with_token, self.origins, ("GET", "POST", "DELETE"), ("*",), allow_private_network=True
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
-        is_page = self._is_page(headers)
-        if (refused := _forbidden(headers, self._hosts, is_page=is_page)) is not None:
-            await self._refuse(scope["path"], *refused)(scope, receive, send)
+        origins = headers.getlist("origin")
+        is_page = len(origins) == 1 and is_listed(origins[0], self.origins)
+        if (refused := _forbidden(headers, self.hosts, is_page=is_page)) is not None:
+            await self.refuse(scope["path"], refused, HTTPStatus.FORBIDDEN)(scope, receive, send)
         else:
             await (self._pages if is_page else self._with_token)(scope, receive, send)
 
     async def _with_token(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on a request that has the token, or needs none."""
         headers, path = Headers(scope=scope), scope["path"]
         is_owner = self._shows_token(headers)
-        refused = None if is_owner else self._unauthenticated(scope["method"], path, "origin" in headers)
+        refused = None if is_owner else self.unauthenticated(scope["method"], path, "origin" in headers)
         if refused is not None:
-            await self._refuse(path, *refused)(scope, receive, send)
+            await self.refuse(path, *refused)(scope, receive, send)
         else:
             scope.setdefault("state", {})[OWNER] = is_owner
-            await self._app(scope, receive, send)
-
-    def _is_page(self, headers: Headers) -> bool:
-        """Return True if the request is that of a page with one of the accepted origins."""
-        origins = headers.getlist("origin")
-        return len(origins) == 1 and is_listed(origins[0], self._origins)
+            await self.app(scope, receive, send)
 
     def _shows_token(self, headers: Headers) -> bool:
         keys = [key.strip() for key in headers.getlist("x-api-key")]
         shown = [each for each in bearers(headers.getlist("authorization")) + keys if each]
-        token = self._token() if shown else None
+        token = self.token() if shown else None
         return token is not None and is_token(shown, token)
 
 
-def _forbidden(headers: Headers, names: Collection[str], *, is_page: bool) -> Refusal | None:
-    """Return the refusal that a request's headers demand at every path, None if they demand none.
-
-    The ``Host`` must be loopback, or one of ``names`` with any port; a browser's request must come from an
-    accepted page (``is_page``).
-    """
+def _forbidden(headers: Headers, names: Collection[str], *, is_page: bool) -> Forbidden | None:
+    """Return the refusal that a request's headers demand at every path, None if they demand none. The
+    ``Host`` must be loopback, or one of ``names`` with any port; a browser's request must come from an
+    accepted page (``is_page``)."""
     hosts = headers.getlist("host")
     name = re.sub(r":\d{1,5}$", "", hosts[0].strip().lower()) if hosts else ""
-    if len(hosts) != 1 or not (name in names or LOOPBACK.fullmatch(hosts[0].strip())):
+    if len(hosts) != 1 or not (name in map(str.lower, names) or LOOPBACK.fullmatch(hosts[0].strip())):
         shown = ", ".join(hosts)[:LONGEST_SHOWN]
-        message = f"the Host header {shown!r} does not name this machine"
-        return Forbidden(message, HOST_REMEDY), HTTPStatus.FORBIDDEN
+        return Forbidden(f"the Host header {shown!r} does not name this machine", HOST_REMEDY)
     if is_page:
         return None
     if headers.getlist("origin"):
-        return Forbidden("requests of web pages are refused", ORIGIN_REMEDY), HTTPStatus.FORBIDDEN
-    if headers.get("sec-fetch-site", "none") not in OWN_SITES:
-        return Forbidden("requests of web pages are refused"), HTTPStatus.FORBIDDEN
-    return None
+        return Forbidden("requests of web pages are refused", ORIGIN_REMEDY)
+    is_foreign = headers.get("sec-fetch-site", "none") not in OWN_SITES
+    return Forbidden("requests of web pages are refused") if is_foreign else None
 
 
 HOST_REMEDY = (
@@ -145,18 +125,15 @@ PROPOSERS = (*(kind.name for kind in KINDS if kind.unauthenticated), NONE)
 
 def confine(body: msgspec.Struct) -> None:
     """Restrict a request's options to those permitted without the token; its model is checked elsewhere.
-
     Without it any program of any user of this machine may send one. Nothing is learnt from it, and the n-gram
-    memory, which holds texts of others, does not draft for it. Raises :class:`Unauthorized`.
-    """
+    memory, which holds texts of others, does not draft for it. Raises :class:`Unauthorized`."""
     for place in (getattr(body, "options", None), body):
         if place is None or not hasattr(place, "localspec"):
             continue
         own: dict[str, Any] = place.localspec or {}
         if refused := [option for option in OWNERS if own.get(option) is not None]:
-            raise Unauthorized(
-                f"the option localspec.{refused[0]} is accepted only with the HTTP token", TOKEN_REMEDY
-            )
+            message = f"the option localspec.{refused[0]} is accepted only with the HTTP token"
+            raise Unauthorized(message, TOKEN_REMEDY)
         proposer = own.get("proposer") or LOOKUP.name
         if proposer not in PROPOSERS:
             message = f"without the HTTP token, localspec.proposer may only be one of {', '.join(PROPOSERS)}"

@@ -38,7 +38,6 @@ from localspec.protocol.options import KINDS, Options
 from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, Token
 
 UNNAMED = "unnamed"
-MOST_ANSWERS = 8
 STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "eos"}
 """``stop_type`` by finish reason, for answers that no stop string ended; all others are ``limit``"""
 ERROR_KINDS = {
@@ -136,7 +135,7 @@ REFUSED_OF_GAPS: Refused = {
 
 async def infill(client: Client, body: InfillBody) -> Answer:
     """Fill the gap between prefix and suffix; ``prompt`` is the end of the prefix."""
-    count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, MOST_ANSWERS, "n_cmpl")
+    count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, openai.MOST_FILLED, "n_cmpl")
     prefix, options = body.input_prefix + body.prompt, _options(body)
     extra = tuple(File(each.filename or UNNAMED, each.text) for each in body.input_extra)
     if body.n_predict == 0:
@@ -153,12 +152,10 @@ async def infill(client: Client, body: InfillBody) -> Answer:
         options=options,
         **body.deadlines(),
     ).result()
-    texts = [_cut_at_indent(item.text, body.n_indent) for item in done.items] or [""]
-    first, *others = texts
-    more = [{"index": i, "content": text, "stop": True} for i, text in enumerate(others, 1)]
-    found = [
-        _pick_fields(body, facts) for facts in (_facts(body, options, prefix, done.result, first), *more)
-    ]
+    first, *others = [_cut_at_indent(item.text, body.n_indent) for item in done.items] or [""]
+    facts = [_facts(body, options, prefix, done.result, first)]
+    facts += [{"index": i, "content": text, "stop": True} for i, text in enumerate(others, 1)]
+    found = [_pick_fields(body, fields) for fields in facts]
     if body.stream:
         return each(found)
     return found if count > 1 else found[0]
@@ -174,9 +171,8 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
     if body.stream:
         return _chunks(body, options, each_prompt, await answers.Pieces(streams, body).begin())
     found = []
-    for i, (prompt, (tokens, result)) in enumerate(
-        zip(each_prompt, await answers.whole(streams), strict=True)
-    ):
+    ended = zip(each_prompt, await answers.whole(streams), strict=True)
+    for i, (prompt, (tokens, result)) in enumerate(ended):
         facts = _facts(body, options, prompt, result, result.text)
         facts |= {"index": i, "tokens": [token.id for token in tokens] if body.return_tokens else []}
         found.append(_pick_fields(body, facts | _probable(body, result.text, tokens)))
@@ -184,7 +180,6 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
 
 
 async def tokenize(client: Client, body: TokenizeBody) -> Answer:
-    """Return the tokens of a text."""
     params = Tokenize(
         text=body.content,
         model=model_of(body.model),
@@ -200,12 +195,10 @@ async def tokenize(client: Client, body: TokenizeBody) -> Answer:
 
 
 async def detokenize(client: Client, body: DetokenizeBody) -> Answer:
-    """Return the text of tokens."""
     return {"content": await _text(client, tuple(body.tokens), body.model) if body.tokens else ""}
 
 
 async def apply_template(client: Client, body: openai.OpenaiChatBody) -> Answer:
-    """Return the prompt that a chat is rendered to."""
     return {"prompt": await _text(client, openai.chat_by(body), body.model)}
 
 
@@ -255,7 +248,6 @@ def _cut_at_indent(text: str, least: int | None) -> str:
 def _facts(
     body: LlamaGenerationBody, options: Options, prompt: prompts.Single, result: Result, text: str
 ) -> dict[str, Any]:
-    """Return all fields of an answer to a prompt."""
     return {
         "index": 0,
         "content": text,
@@ -300,7 +292,6 @@ def _piece(piece: bytes) -> str | list[int]:
 
 
 async def health(client: None, body: NoParams) -> Answer:
-    """Return the status of the server: ok."""
     return {"status": "ok"}
 
 
@@ -308,12 +299,9 @@ async def props(client: Client, body: NoParams) -> Answer:
     """Load the configured model if it is not loaded, and return its properties."""
     loaded = await client.load().result()
     texts, abilities = await asyncio.to_thread(read_texts, loaded.path)
+    settings = {"n_ctx": loaded.n_ctx, "model": loaded.model, "params": generation_settings()}
     return {
-        "default_generation_settings": {
-            "n_ctx": loaded.n_ctx,
-            "model": loaded.model,
-            "params": generation_settings(),
-        },
+        "default_generation_settings": settings,
         "total_slots": _sequences(loaded),
         "model_path": loaded.path,
         "model_alias": loaded.model,
@@ -348,8 +336,7 @@ async def metrics(client: Client, body: NoParams) -> Answer:
     lines: list[str] = []
 
     def total(*beginnings: str) -> float:
-        found = (v for key, v in totals.items() if key.removeprefix("localspec_").startswith(beginnings))
-        return sum(found)
+        return sum(v for key, v in totals.items() if key.removeprefix("localspec_").startswith(beginnings))
 
     def add(name: str, kind: str, meaning: str, value: float) -> None:
         full = f"llamacpp:{name}"
@@ -366,10 +353,8 @@ async def metrics(client: Client, body: NoParams) -> Answer:
     running = sum(model.running for model in status.models)
     add("requests_processing", "gauge", "Requests that run.", running)
     add("requests_deferred", "gauge", "Requests that wait.", max(0, status.running - running))
-    started = str(int(time.time() - status.uptime_s))
-    text = "\n".join(lines) + "\n"
-    headers = {"Process-Start-Time-Unix": started}
-    return Response(text, headers=headers, media_type="text/plain; version=0.0.4")
+    headers = {"Process-Start-Time-Unix": str(int(time.time() - status.uptime_s))}
+    return Response("\n".join((*lines, "")), headers=headers, media_type="text/plain; version=0.0.4")
 
 
 def _rate(count: float, seconds: float) -> float:
@@ -383,15 +368,12 @@ def _sequences(loaded: LoadedModel | None) -> int:
 
 
 def generation_settings(options: Options = NO_OPTIONS, body: LlamaGenerationBody | None = None) -> Any:
-    """Return llama.cpp's ``generation_settings`` for ``options``, completed by the configuration's.
-
-    ``body`` is that of the request; a gap is filled in at temperature 0 unless one is set.
-    """
+    """Return llama.cpp's ``generation_settings`` for ``options``, completed by the configuration's. ``body``
+    is that of the request; a gap is filled in at temperature 0 unless one is set."""
     merged = options.over(read_config().options)
     if isinstance(body, InfillBody) and merged.temperature is None:
         merged = replace(merged, temperature=0.0)
-    given = {name: getattr(merged, name) for name in DEFAULTS}
-    values = {name: DEFAULTS[name] if value is None else value for name, value in given.items()}
+    values = DEFAULTS | {name: v for name in DEFAULTS if (v := getattr(merged, name)) is not None}
     bias = [{"token": token, "bias": added} for token, added in merged.logit_bias or ()]
     return {
         **values,
@@ -403,7 +385,6 @@ def generation_settings(options: Options = NO_OPTIONS, body: LlamaGenerationBody
 
 
 def error(error: LocalspecError, status: HTTPStatus) -> Any:
-    """Return the body of an error response in llama.cpp's format."""
     kind = ERROR_KINDS.get(status, "server_error")
     if error.code == "context_exceeded":
         kind = "exceed_context_size_error"

@@ -43,11 +43,9 @@ def configured_model() -> str:
 
 
 async def settle_model(client: Client, body: Any, *, is_owner: bool) -> None:
-    """Check the model that a body names: unauthenticated clients may name the listed ones only.
-
-    If ``http.any_model`` is set, a name that is not listed is replaced by the configured model; else raises
-    :class:`ModelNotFound`.
-    """
+    """Check the model that a body names: unauthenticated clients may name the listed ones only. If
+    ``http.any_model`` is set, a name that is not listed is replaced by the configured model; else raises
+    :class:`ModelNotFound`."""
     name, any_model = model_of(getattr(body, "model", None)), read_config().http.any_model
     if name is None or (is_owner and not any_model):
         return

@@ -52,8 +52,6 @@ API_LEVEL = "0.13.4"
 
 
 class ModelOptions(Sampling, kw_only=True):
-    """The field ``options`` of a request."""
-
     num_predict: int | None = None
 
 
@@ -118,12 +116,10 @@ def of_chat(text: str, thinking: str = "", calls: tuple[ToolCall, ...] = ()) -> 
 
 
 async def version(client: Client, body: NoParams) -> Answer:
-    """Return the version of Ollama's API that is offered, and our own version."""
     return {"version": API_LEVEL, "localspec": __version__}
 
 
 async def tags(client: Client, body: NoParams) -> Answer:
-    """Return the models that can be loaded."""
     return {"models": [tag(name, model) for name, model in (await named_models(client)).items()]}
 
 
@@ -141,12 +137,10 @@ async def ps(client: Client, body: NoParams) -> Answer:
 
 
 async def root(client: None, body: NoParams) -> Answer:
-    """Return our version, for clients that test whether the server runs."""
     return {"localspec": __version__}
 
 
 async def show(client: Client, body: ShowBody) -> Answer:
-    """Return the description of a model."""
     model = await model_named(client, body.model or body.name or "")
     engine = await asyncio.to_thread(lambda: Sections(read_config()).engine(model.path))
     _, abilities = await asyncio.to_thread(models.read_texts, model.path)
@@ -197,9 +191,6 @@ async def chat(client: Client, body: OllamaChatBody) -> Answer:
     asked = conversation.chat_of(turns, thinking_of(body.think), body.tools)
     stream = conversation.answer(client, asked, await _options(client, body), progress=True)
     return await _answer(body, stream, of_chat, began)
-
-
-# Answers.
 
 
 async def _answer(body: OllamaBody, stream: Stream[Result], shape: Shape, began: float) -> Answer:
@@ -255,7 +246,6 @@ def _describe_loaded(model: LoadedModel, size: int) -> dict[str, Any]:
 
 
 def tag(name: str, model: ModelDescription) -> dict[str, Any]:
-    """A model as an entry of a list."""
     return {
         "name": name,
         "model": name,
@@ -288,9 +278,6 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
-# Requests.
-
-
 def _make_options(body: OllamaBody) -> Options:
     given = body.options or ModelOptions()
     given.localspec = (given.localspec or {}) | (body.localspec or {})
@@ -319,7 +306,6 @@ async def _options(client: Client, body: OllamaBody) -> Options:
 
 
 async def _load_or_unload(client: Client, body: OllamaBody, shape: Shape) -> Answer:
-    """Load the model, or unload it for a ``keep_alive`` of 0."""
     options, keep_s = _make_options(body), seconds_of(body.keep_alive)
     if keep_s == 0:
         # With the name of this model: without one all models would be unloaded.
@@ -339,9 +325,7 @@ async def _load(client: Client, options: Options, keep_s: float | None) -> None:
 
 def seconds_of(given: str | float | None) -> float | None:
     """Return a duration in seconds, from seconds or Go's notation (``5m``, ``1h30m``); negative is for ever.
-
-    Raises :class:`InvalidOptions`.
-    """
+    Raises :class:`InvalidOptions`."""
     shown = str(given)[:60]
     if isinstance(given, str):
         is_known = len(given) <= LONGEST_DURATION and DURATION.fullmatch(given)
@@ -349,15 +333,12 @@ def seconds_of(given: str | float | None) -> float | None:
         whole = sum(float(number) * SECONDS[unit] for number, unit in parts)
         given = -whole if given.startswith("-") else whole
     if given is not None and abs(given) > LONGEST_S:
-        raise InvalidOptions(
-            f"keep_alive is not a duration of at most {LONGEST_S} seconds: {shown!r}",
-            "Give seconds, a duration such as 5m, or -1 to keep the model loaded.",
-        )
+        message = f"keep_alive is not a duration of at most {LONGEST_S} seconds: {shown!r}"
+        raise InvalidOptions(message, "Give seconds, a duration such as 5m, or -1 to keep the model loaded.")
     return given
 
 
 def error(error: LocalspecError, status: HTTPStatus) -> Any:
-    """Return the body of an error response in Ollama's format."""
     return {"error": sentence(error)}
 
 

@@ -36,12 +36,10 @@ FINISH: dict[FinishReason, str] = {"length": "length", "context_full": "length",
 FINISH["tool_calls"] = "tool_calls"
 """all others are ``stop``"""
 MOST_FILLED = 8
-"""the number of texts for one gap"""
 FILL_TEMPERATURE = 1.0
 """the dialect's default for a gap: several requests are to give several texts"""
 CODES = {"context_exceeded": "context_length_exceeded", "unauthorized": "invalid_api_key"}
 CODES |= dict.fromkeys(("queue_full", "engine_busy"), "rate_limit_exceeded")
-"""codes of errors that OpenAI names"""
 
 
 class StreamOptions(msgspec.Struct):
@@ -93,12 +91,10 @@ REFUSED_OF_CHATS: Refused = {
 
 
 async def models(client: Client, body: NoParams) -> Answer:
-    """Return the models that can be loaded, by the names that requests may give."""
     return {"object": "list", "data": await _cards(await named_models(client))}
 
 
 async def model(client: Client, body: PathId) -> Answer:
-    """Return one model, by any of its names."""
     (card,) = await _cards({body.id: await model_named(client, body.id)})
     return card
 
@@ -128,13 +124,12 @@ def _card(name: str, model: ModelDescription, sections: Sections) -> dict[str, A
 async def chat(client: Client, body: OpenaiChatBody) -> Answer:
     """Answer a conversation, or continue an answer that is its last message."""
     if body.top_logprobs and not body.logprobs:
-        raise InvalidOptions(
-            "top_logprobs needs logprobs", "Set logprobs to true, or leave top_logprobs out."
-        )
+        remedy = "Set logprobs to true, or leave top_logprobs out."
+        raise InvalidOptions("top_logprobs needs logprobs", remedy)
     top = body.top_logprobs if body.logprobs else None
-    rated = {"logprobs": body.logprobs or None, "top_logprobs": top}
+    rated: dict[str, Any] = {"logprobs": body.logprobs or None, "top_logprobs": top}
     budgets = (getattr(body, name) for name in BUDGETS)
-    options = _options(body, **rated, think=conversation.budget_of(body.reasoning_effort, *budgets))
+    options = options_of(body, **rated, think=conversation.budget_of(body.reasoning_effort, *budgets))
     asked, how = chat_by(body), body.generating()
     streams = [
         conversation.answer(client, asked, each, **how)
@@ -163,7 +158,6 @@ async def chat(client: Client, body: OpenaiChatBody) -> Answer:
 
 
 async def count_tokens(client: Client, body: OpenaiChatBody) -> Answer:
-    """Return the number of tokens of a conversation."""
     return await conversation.count_chat_tokens(client, chat_by(body), body.model)
 
 
@@ -213,7 +207,8 @@ async def text(client: Client, body: TextBody) -> Answer:
         return await _fill_gap(client, body, count)
     each_prompt = prompts.prompts_of(body.prompt)
     is_rated = body.logprobs is not None
-    options = _options(body, logprobs=is_rated or None, top_logprobs=body.logprobs)
+    names = {"top_logprobs": "logprobs"}
+    options = options_of(body, names, logprobs=is_rated or None, top_logprobs=body.logprobs)
     streams = await prompts.continue_prompts(client, each_prompt, options, count, body.generating())
     envelope = _envelope("cmpl", "text_completion", options)
 
@@ -242,7 +237,7 @@ async def _fill_gap(client: Client, body: TextBody, count: int) -> Answer:
         raise InvalidOptions(f"{what} not supported with suffix", "Give one prompt, as a string.")
     if body.temperature is None and read_config().options.temperature is None:
         body.temperature = FILL_TEMPERATURE
-    options = _options(body)
+    options = options_of(body)
     stream = client.complete(
         prompt, body.suffix or "", n=count, trigger="invoked", options=options, **body.deadlines()
     )
@@ -253,14 +248,6 @@ async def _fill_gap(client: Client, body: TextBody, count: int) -> Answer:
     if body.stream:  # it is known only once it is whole
         return each(_last(envelope | _no_usage(body), choices, body, [done.result]))
     return _end(envelope, choices, [done.result], 1)
-
-
-def _options(body: OpenaiBody, **others: Any) -> Options:
-    names = {"top_logprobs": "logprobs"} if isinstance(body, TextBody) else {}
-    return options_of(body, names, **others)
-
-
-# Answers.
 
 
 def _envelope(prefix: str, kind: str, options: Options) -> dict[str, Any]:
@@ -307,7 +294,6 @@ def _usage(results: list[Result], each: int) -> dict[str, Any]:
 
 
 Shape = Callable[[int, StreamDelta], dict[str, Any]]
-"""makes the content of a piece of an answer"""
 
 
 async def _chunks(
@@ -364,7 +350,6 @@ def _no_usage(body: OpenaiBody) -> dict[str, None]:
 
 
 def error(error: LocalspecError, status: HTTPStatus) -> Any:
-    """Return the body of an error response in OpenAI's format."""
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         kind = "rate_limit_error"
     else:

@@ -20,14 +20,11 @@ MOST = 16
 
 
 class PromptObject(msgspec.Struct):
-    """A prompt as llama.cpp's server accepts it for multimodal models."""
-
     prompt_string: str
     multimodal_data: list[str] = []
 
 
 Mixed = list[str | int]
-"""pieces of one prompt"""
 Prompt = str | PromptObject | list[str | int | Mixed | PromptObject]
 Single = str | Mixed
 
@@ -41,10 +38,10 @@ def prompts_of(given: Prompt) -> list[Single]:
     kinds = set(map(type, given))  # fast also for 300,000 tokens
     if int in kinds:
         if not kinds <= {int, str}:
-            raise InvalidOptions(
-                "prompt is a list that mixes tokens with lists or objects",
-                "Give one list of tokens and strings for one prompt, or a list of such lists for several.",
+            remedy = (
+                "Give one list of tokens and strings for one prompt, or a list of such lists for several."
             )
+            raise InvalidOptions("prompt is a list that mixes tokens with lists or objects", remedy)
         return [cast(Mixed, given)]
     if len(given) > MOST:
         raise InvalidOptions(f"prompt is a list of {len(given)} prompts", f"Give at most {MOST} prompts.")
@@ -63,9 +60,7 @@ async def continue_prompts(
     client: Client, given: list[Single], options: Options, count: int, how: Following
 ) -> list[Stream[Result]]:
     """Return the streams of ``count`` answers to each prompt, which go on after it without a chat template.
-
-    Raises :class:`InvalidOptions` for more than :data:`MOST` answers.
-    """
+    Raises :class:`InvalidOptions` for more than :data:`MOST` answers."""
     if len(given) * count > MOST:
         message = f"one request is for {len(given) * count} answers, {count} to each prompt"
         raise InvalidOptions(message, f"Request at most {MOST} answers at once.")
@@ -88,18 +83,14 @@ def vary_seeds(options: Options, count: int) -> list[Options]:
 
 
 async def _tokens(client: Client, pieces: Mixed, model: str | None) -> tuple[int, ...]:
-    """Return the tokens of all pieces; a text at the beginning gets the model's start token before it.
-
-    Raises :class:`InvalidOptions`.
-    """
+    """Return the tokens of all pieces; a text at the beginning gets the model's start token before it. Raises
+    :class:`InvalidOptions`."""
     texts = [*map(type, pieces)].count(str)
     if not texts:
         return tuple(cast(list[int], pieces))
     if texts > MOST_TEXTS:
-        raise InvalidOptions(
-            f"a prompt of tokens has {texts} strings, more than {MOST_TEXTS}",
-            f"Join the strings. {IDS}",
-        )
+        message = f"a prompt of tokens has {texts} strings, more than {MOST_TEXTS}"
+        raise InvalidOptions(message, f"Join the strings. {IDS}")
     tokens: list[int] = []
     for i, piece in enumerate(pieces):
         if isinstance(piece, int):

@@ -20,10 +20,9 @@ from msgspec.structs import replace
 
 from localspec.client import Client
 from localspec.errors import LocalspecError
+from localspec.http import answers, openai, sampling
 from localspec.http import conversation as chats
-from localspec.http import openai, sampling
-from localspec.http.answers import Pieces, statistics, timings, uncut
-from localspec.http.blocks import AnswerBlock, BlockStep, blocks_of, steps_of
+from localspec.http.answers import AnswerBlock, BlockStep, Pieces, blocks_of, steps_of, uncut
 from localspec.http.conversation import Content, GivenTool, ToolChoiceBody, Tools, join_parts, message_of
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, PathId, Refused
@@ -35,7 +34,6 @@ from localspec.protocol.requests import ChatPrompt, Message, Result, ToolCall
 from localspec.tools.families import as_json
 
 MOST_KEPT = 256
-"""responses"""
 MOST_KEPT_BYTES = 32 << 20
 EXTRAS = ("web_search", "web_search_preview", "image_generation", "custom")
 """types of tools that clients send with every request, and do without"""
@@ -160,7 +158,6 @@ async def respond(client: Client, body: ResponsesBody) -> Answer:
 
 
 async def count_tokens(client: Client, body: ResponsesBody) -> Answer:
-    """Return the number of tokens of a conversation."""
     _, asked = chat_by(body)
     return {"object": "response.input_tokens", **await chats.count_chat_tokens(client, asked, body.model)}
 
@@ -170,10 +167,8 @@ def effort_of(body: ResponsesBody) -> str | None:
 
 
 def chat_by(body: ResponsesBody) -> tuple[tuple[Message, ...], ChatPrompt]:
-    """Return the messages of a body without the instructions, and the chat that it asks for.
-
-    Raises :class:`InvalidOptions`, :class:`ResponseNotFound`.
-    """
+    """Return the messages of a body without the instructions, and the chat that it asks for. Raises
+    :class:`InvalidOptions`, :class:`ResponseNotFound`."""
     before = RESPONSES.find(body.previous_response_id).messages if body.previous_response_id else ()
     given = [Item(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     messages = messages_of(before, given)
@@ -186,12 +181,10 @@ def chat_by(body: ResponsesBody) -> tuple[tuple[Message, ...], ChatPrompt]:
 
 
 async def get_response(client: Client, body: PathId) -> Answer:
-    """Return a response that is kept."""
     return RESPONSES.find(body.id).response
 
 
 async def delete(client: Client, body: PathId) -> Answer:
-    """Forget a response."""
     RESPONSES.drop(body.id)
     return {"id": body.id, "object": "response", "deleted": True}
 
@@ -255,11 +248,7 @@ def _join_parts(parts: list[Message]) -> Message:
     return Message("assistant", text, calls, thinking="\n".join(filter(None, thinking)))
 
 
-# Answers.
-
-
 def _head(body: ResponsesBody, model: str) -> dict[str, Any]:
-    """Return a response that has just begun."""
     return {
         "id": f"resp_{uuid.uuid4().hex}",
         "object": "response",
@@ -291,7 +280,7 @@ def _complete_response(
             "output_tokens_details": {"reasoning_tokens": result.thinking_tokens},
             "total_tokens": result.prompt_tokens + result.completion_tokens,
         },
-        "localspec": statistics(result),
+        "localspec": answers.statistics(result),
     }
     if body.store is not False:
         turn = message_of("assistant", result.text, result.tool_calls, result.thinking)
@@ -300,7 +289,6 @@ def _complete_response(
 
 
 def part_of(block: AnswerBlock) -> dict[str, Any]:
-    """Return the part of an item that has its text."""
     more: dict[str, Any] = {"annotations": [], "logprobs": []} if block.channel == "answer" else {}
     return {"type": TEXTS[block.channel], "text": block.text, **more}
 
@@ -369,7 +357,7 @@ async def _events(
                 yield None
             else:
                 response = _complete_response(body, head, messages, event)
-                yield event_of(response, response["status"]) | {"timings": timings(event)}
+                yield event_of(response, response["status"]) | {"timings": answers.timings(event)}
     except LocalspecError as error:
         why = {"code": openai.CODES.get(error.code, error.code), "message": sentence(error)}
         yield event_of({**head, "error": why, "status": "failed"}, "failed")

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from localspec.http import responses
-from localspec.http.blocks import AnswerBlock
+from localspec.http.answers import AnswerBlock
 from localspec.http.conversation import GivenTool
 from localspec.http.endpoint import BodyTooLarge
 from localspec.http.responses import Item, ResponseNotFound, Responses, functions_of, item_of, messages_of
@@ -69,12 +69,7 @@ def test_the_next_turn_of_a_response(client: openai.OpenAI) -> None:
     ]
     conversation = [
         {"role": "user", "content": "call"},
-        {
-            "role": "assistant",
-            "content": "I look.",
-            "tool_calls": calls,
-            "thinking": "They ask for two.",
-        },
+        {"role": "assistant", "content": "I look.", "tool_calls": calls, "thinking": "They ask for two."},
         {"role": "tool", "content": "rain", "tool_call_id": "call_1"},
         {"role": "user", "content": "prompt"},
     ]

@@ -15,8 +15,8 @@ from localspec.errors import ContextExceeded, EngineError
 from localspec.http import answers, openai
 from localspec.http.answers import Pieces
 from localspec.http.app import EndpointApp
-from localspec.http.inside import InProcessExchange
 from localspec.http.ollama import OllamaChatBody, _chunks, of_chat
+from localspec.http.server import InProcessExchange
 from localspec.protocol.messages import StreamDelta
 from localspec.protocol.requests import Result, Stats
 from tests.waiting import run

@@ -12,9 +12,9 @@ import openai
 import pytest
 
 from localspec.errors import InvalidOptions
+from localspec.http.answers import AnswerBlock, BlockStep
 from localspec.http.anthropic import events_of as anthropic_events
 from localspec.http.app import DIALECTS
-from localspec.http.blocks import AnswerBlock, BlockStep
 from localspec.http.conversation import CalledFunction, ChatMessage, GivenCall, conversation_of
 from localspec.http.ollama import of_chat as ollama_chat
 from localspec.http.responses import Item, item_of, messages_of
@@ -28,7 +28,6 @@ CALL: Any = [{"role": "user", "content": "call"}]
 
 
 def chat_of(echo: HttpServer, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """The chat that reaches the model."""
     answer = echo.post(path, body)
     found: dict[str, Any] = json.loads(answer["choices"][0]["message"]["content"])
     return found
