@@ -38,10 +38,8 @@ def count_noun(number: int, thing: str) -> str:
 
 def describe_shortening(result: Result) -> str:
     """A remark on an answer whose prompt did not fit the context; empty if it did."""
-    dropped = result.stats.truncated_messages
-    return (
-        f"the context is full: the prompt is without {count_noun(dropped, 'old message')}" if dropped else ""
-    )
+    n = result.stats.truncated_messages
+    return f"the context is full: the prompt is without {count_noun(n, 'old message')}" if n else ""
 
 
 def underway(what: str, fraction: float | None) -> tuple[str, float | None]:
@@ -63,7 +61,6 @@ def one_line(text: str) -> str:
 
 
 def describe_missing_template(model: str) -> str:
-    """That a model has no chat template, and what its answers are."""
     return f"{model} is a base model without a chat template: it continues the text, and answers no questions"
 
 
@@ -104,7 +101,6 @@ def _speculation(stats: Stats, tokens: int) -> Iterator[str]:
 
 
 def _silence(stats: Stats) -> Iterator[str]:
-    """The reasons why few or no tokens were drafted."""
     reasons = {why: n for why, n in stats.choices.items() if why not in stats.proposers}
     silent = sum(reasons.values())
     if not stats.drafted:

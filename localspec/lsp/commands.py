@@ -16,12 +16,11 @@ from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, 
 from localspec.home import workspace_of
 from localspec.lsp.completions import ACCEPTED
 from localspec.lsp.server import EditorServer
-from localspec.protocol.messages import ModelDescription, StreamProgress
+from localspec.protocol.messages import StreamProgress
 from localspec.wording import count_noun
 
 INFO = types.MessageType.Info
 CONFIGURED = "as configured"
-"""the choice of no model in particular"""
 
 
 async def accept_item(server: EditorServer, arguments: list[Any]) -> None:
@@ -64,7 +63,6 @@ async def forget_workspace(server: EditorServer, arguments: list[Any]) -> int | 
 
 
 async def restart_daemon(server: EditorServer, arguments: list[Any]) -> None:
-    """Stop the daemon, and start one with the settings of now."""
     from localspec.config import load_config
 
     load_config()  # raises first: with a broken config.toml no new daemon could start
@@ -83,21 +81,15 @@ async def choose_model(server: EditorServer, arguments: list[Any]) -> str | None
     client = await server.link.client(at_once=True)
     usable = [model for model in await client.models() if model.fim and model.problem is None]
     question = "Which model should write completions?"
-    name = (
-        str(arguments[0])
-        if arguments
-        else await _ask_user(server, question, *(_name(each) for each in usable), CONFIGURED)
-    )
+    names = [model.names[0] if model.names else model.id for model in usable]
+    name = str(arguments[0]) if arguments else await _ask_user(server, question, *names, CONFIGURED)
     if name is None:
         return None
     name = "" if name == CONFIGURED else name
     if name and not any(name in (model.id, model.path, *model.names) for model in usable):
-        raise ModelNotFound(
-            f"no fill-in-the-middle model is named {name}",
-            f"Choose one of these: {', '.join(map(_name, usable))}."
-            if usable
-            else "Download a code model trained to fill in the middle: `localspec models pull REPO`.",
-        )
+        pull = "Download a code model trained to fill in the middle: `localspec models pull REPO`."
+        remedy = f"Choose one of these: {', '.join(names)}." if names else pull
+        raise ModelNotFound(f"no fill-in-the-middle model is named {name}", remedy)
     server.choose(name or None)
     server.say(INFO, f"Completions now come from {name or 'the configured model'}.")
     return name
@@ -126,26 +118,18 @@ def report_failures(command: Command) -> Callable[..., Awaitable[Any]]:
 
 
 def _roots(server: EditorServer, arguments: list[Any]) -> list[str]:
-    """The directories in ``arguments``, or else those of the workspace."""
     workspace = server.workspace
     uris = [folder.uri for folder in workspace.folders.values()] or [workspace.root_uri or ""]
     roots = [str(each) for each in arguments] or [path for uri in uris if (path := to_fs_path(uri))]
     if not roots:
-        raise InvalidOptions(
-            "the editor has no directory open", "Open one, or pass a directory as the command's argument."
-        )
+        remedy = "Open one, or pass a directory as the command's argument."
+        raise InvalidOptions("the editor has no directory open", remedy)
     return roots
 
 
-def _name(model: ModelDescription) -> str:
-    return model.names[0] if model.names else model.id
-
-
 async def _ask_user(server: EditorServer, question: str, *answers: str) -> str | None:
-    """The answer that the user chose, or None."""
-    params = types.ShowMessageRequestParams(
-        INFO, question, [types.MessageActionItem(answer) for answer in answers]
-    )
+    actions = [types.MessageActionItem(answer) for answer in answers]
+    params = types.ShowMessageRequestParams(INFO, question, actions)
     try:
         chosen = await asyncio.wrap_future(server.window_show_message_request(params))
     except JsonRpcException:

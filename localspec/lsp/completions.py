@@ -82,9 +82,8 @@ async def _answer(server: EditorServer, question: CompletionGap) -> types.Inline
     while True:
         if question.is_stale:
             return None
-        answer = await _await_result(
-            server, _request_completions(server, client, question), settings.max_ms / 1000 + GRACE_S
-        )
+        stream = _request_completions(server, client, question)
+        answer = await _await_result(server, stream, settings.max_ms / 1000 + GRACE_S)
         if answer.result.finish_reason != "deadline" or server.status.loading is None:
             break
         await _await_result(server, client.load(Options(model=settings.model)), None)
@@ -152,16 +151,13 @@ async def _await_result(server: EditorServer, stream: Stream[T], limit_s: float 
 
 
 def _items(server: EditorServer, question: CompletionGap, answer: Completions) -> types.InlineCompletionList:
-    document, encoding = question.document, server.encoding
-    place = types.Range(
-        document.position(question.start, encoding), document.position(question.end, encoding)
-    )
+    document = question.document
+    start, end = (document.position(at, server.encoding) for at in (question.start, question.end))
     items = []
     for item in answer.items:
         suggestion = Suggestion(item.id, item.text, question.lead, document.uri, question.start)
         server.suggestions.offer(suggestion)
         command = types.Command(title="Accepted", command=ACCEPTED, arguments=[item.id])
-        items.append(
-            types.InlineCompletionItem(insert_text=suggestion.insert_text, range=place, command=command)
-        )
+        place = types.Range(start, end)
+        items.append(types.InlineCompletionItem(suggestion.insert_text, range=place, command=command))
     return types.InlineCompletionList(items=items)

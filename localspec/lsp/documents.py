@@ -48,7 +48,6 @@ class Document:
         self.lines = lines_of(text)
         self.revision = 0
         self.edited = 0
-        """the line of the last change"""
 
     @property
     def path(self) -> str:
@@ -64,7 +63,6 @@ class Document:
         return uri_scheme(self.uri) not in SCHEMES or is_secret(PurePath(self.path).name)
 
     def change(self, change: types.TextDocumentContentChangeEvent, encoding: Encoding) -> None:
-        """Replace a part of the text, or all of it."""
         self.revision += 1
         if isinstance(change, types.TextDocumentContentChangePartial):
             start = self.place(change.range.start, encoding)
@@ -93,11 +91,9 @@ class Document:
         return Place(position.line, column(line, position.character, encoding))
 
     def position(self, place: Place, encoding: Encoding) -> types.Position:
-        """The editor's position of a place."""
         return types.Position(place.line, units(self.lines[place.line][: place.column], encoding))
 
     def between(self, start: Place, end: Place) -> str:
-        """The text from one place to another."""
         if start.line == end.line:
             return self.lines[start.line][start.column : end.column]
         whole = "".join(self.lines[start.line + 1 : end.line])
@@ -114,7 +110,6 @@ class Document:
         return lines_after(self.lines[place.line][place.column :] + "".join(rest))
 
     def block(self, number: int) -> str:
-        """The lines of one block."""
         return "".join(self.lines[number * SNAP : (number + 1) * SNAP])
 
 
@@ -131,7 +126,6 @@ class CompletionGap(NamedTuple):
 
     @property
     def is_stale(self) -> bool:
-        """True if the text has changed since."""
         return self.document.revision != self.revision
 
 
@@ -142,7 +136,6 @@ class Ring:
         self._visited: list[tuple[str, int]] = []
 
     def touch(self, uri: str, line: int) -> None:
-        """Put the block of this line first."""
         here = uri, line // SNAP
         others = [place for place in self._visited if place != here]
         own = [place for place in others if place[0] == uri]
@@ -154,7 +147,6 @@ class Ring:
             del self._visited[BLOCKS // 2 :]
 
     def forget(self, uri: str) -> None:
-        """Remove the blocks of a closed file."""
         self._visited = [place for place in self._visited if place[0] != uri]
 
     def blocks(
@@ -191,6 +183,5 @@ def column(line: str, at: int, encoding: Encoding) -> int:
 
 
 def units(text: str, encoding: Encoding) -> int:
-    """The length of a text in units of ``encoding``."""
     codec = CODECS[encoding]
     return len(text.encode(codec, "surrogatepass")) // len("a".encode(codec))

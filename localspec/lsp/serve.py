@@ -95,7 +95,6 @@ FEATURES: dict[str, Any] = {
 
 
 def create() -> EditorServer:
-    """Return a server with all features and commands registered."""
     server = EditorServer()
     for method, feature in FEATURES.items():
         options = types.InlineCompletionOptions() if feature is inline_completion else None
@@ -133,6 +132,5 @@ def serve() -> int:
 
 
 def is_pipe(file: TextIO | None) -> bool:
-    """True if a file is a pipe or a socket."""
     mode = 0 if file is None else os.fstat(file.fileno()).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)

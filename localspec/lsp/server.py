@@ -39,25 +39,19 @@ PAUSE_S = 5.0
 
 
 class EditorLink:
-    """Provides a connected client."""
-
     def __init__(self) -> None:
         self._client: Client | None = None
         self._connecting: asyncio.Task[Client] | None = None
         self.failure: LocalspecError | None = None
-        """error of the last attempt to connect, if it failed"""
         self._again_at = 0.0
 
     @property
     def connected(self) -> Client | None:
-        """The client, if it is connected."""
         return None if self._client is None or self._client.lost else self._client
 
     async def client(self, *, at_once: bool = False) -> Client:
-        """Return a connected client; starts the daemon if necessary.
-
-        Raises the errors of connecting; within a pause after a failure the same again, unless ``at_once``.
-        """
+        """Return a connected client; starts the daemon if necessary. Raises the errors of connecting; within
+        a pause after a failure the same again, unless ``at_once``."""
         if self.connected is not None:
             return self.connected
         if self._connecting is None:
@@ -93,7 +87,6 @@ class Protocol(LanguageServerProtocol):
     """Leaves texts and the end to the server."""
 
     _server: Any
-    """a :class:`EditorServer`"""
 
     def __init__(self, server: Any, converter: Any) -> None:
         super().__init__(server, converter)
@@ -120,11 +113,9 @@ class EditorSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All settings; each has a default."""
 
     enabled: bool = True
-    """True if completions are offered"""
     automatic: bool = True
     """True if completions come while the user types, not only if invoked"""
     multiline: bool = True
-    """True if a completion may have several lines"""
     model: str | None = None
     """the model of completions; not set: the one that localspec is configured to use"""
     max_ms: Annotated[int, Meta(ge=1, le=600_000)] = 5000
@@ -137,7 +128,6 @@ FIELDS = {field.encode_name: field for field in msgspec.structs.fields(EditorSet
 
 
 def section(values: Any) -> Mapping[str, Any]:
-    """localspec's section of an editor's settings; some editors send only that section."""
     if not isinstance(values, Mapping):
         return {}
     if SECTION in values:
@@ -171,14 +161,11 @@ class EditorServer(LanguageServer):
     def __init__(self) -> None:
         super().__init__("localspec", __version__, protocol_cls=Protocol, converter_factory=converter)
         self.documents: dict[str, Document] = {}
-        """the open texts, by URI"""
         self.encoding: Encoding = "utf-16"
-        """of the editor's positions"""
         self.ring = Ring()
         self.link = EditorLink()
         self.settings = self._initial = EditorSettings()
         self.focused: Document | None = None
-        """the text that the user is in"""
         self.read: tuple[str, int] | None = None
         """the text and the block of lines that the model was asked to read last"""
         self.status = CompletionStatus(
@@ -187,8 +174,6 @@ class EditorServer(LanguageServer):
         self.suggestions = EditorSuggestions(self._report_feedback)
         self._reported: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-
-    # Settings of the user.
 
     def begin(self, params: types.InitializeParams) -> None:
         """Take encoding and settings from the editor's ``initialize``."""
@@ -203,7 +188,6 @@ class EditorServer(LanguageServer):
             self.say(types.MessageType.Error, f"localspec: wrong setting: {sentence}.")
 
     def choose(self, model: str | None) -> None:
-        """Set the model of completions; None is the configured one."""
         self.settings = msgspec.structs.replace(self.settings, model=model)
         self._initial = msgspec.structs.replace(self._initial, model=model)
         self.renew()
@@ -215,14 +199,10 @@ class EditorServer(LanguageServer):
         self.status.publish()
 
     def may_send(self, document: Document) -> bool:
-        """True if text of this document may be sent to the daemon."""
         excluded = document.language in self.settings.excluded_languages
         return self.settings.enabled and not document.is_private and not excluded
 
-    # Messages to the user.
-
     def say(self, kind: types.MessageType, sentence: str) -> None:
-        """Show a sentence."""
         self.window_show_message(types.ShowMessageParams(kind, sentence))
 
     def fail(self, error: LocalspecError) -> None:
@@ -233,11 +213,9 @@ class EditorServer(LanguageServer):
             self.complain(error)
 
     def complain(self, error: LocalspecError) -> None:
-        """Show an error and its remedy."""
         self.say(types.MessageType.Error, f"localspec: {error.message}. {error.remedy}")
 
     def renew(self) -> None:
-        """Clear the error; each is shown again at its next occurrence."""
         self._reported.clear()
         self.status.error = None
         self.focus(self.focused)
@@ -253,8 +231,6 @@ class EditorServer(LanguageServer):
         if not isinstance(error, JsonRpcMethodNotFound):  # which is answered
             is_ours = source is not JsonRpcException
             log.error("a message from the editor failed: %.200r", error, exc_info=is_ours)
-
-    # Background tasks.
 
     def _report_feedback(self, item: str, event: SuggestionEvent, chars: int | None) -> None:
         if (client := self.link.connected) is not None:

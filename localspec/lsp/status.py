@@ -37,10 +37,8 @@ class CompletionStatus:
         self._load: Work | None = None
         self._reported: StatusParams | None = None
         self.asking = 0
-        """completions in progress"""
         self.enabled = True
         self.loading: str | None = None
-        """the model that is being loaded, with its percentage"""
         self.error: LocalspecError | None = None
         self.model: str | None = None
         self.drafted = 0
@@ -49,7 +47,6 @@ class CompletionStatus:
         self.off_reason: str | None = None
 
     def begin(self) -> None:
-        """Count a completion that begins."""
         self.asking += 1
         self.publish()
 
@@ -61,7 +58,6 @@ class CompletionStatus:
         self.publish()
 
     def see_load(self, event: ModelProgress) -> None:
-        """Show the progress of a model that is loaded."""
         if self._load is None:
             self._load = self._begin_work(f"Loading {event.model}")
         self._load.report(event.stage, event.fraction)
@@ -70,14 +66,12 @@ class CompletionStatus:
         self.publish()
 
     def end_load(self) -> None:
-        """Show no load: the model is there, or no completion waits for it any more."""
         if self._load is not None:
             self._load.end()
             self._load = self.loading = None
             self.publish()
 
     def count(self, answer: Completions) -> None:
-        """Add a completion's statistics."""
         self.error = None
         self.model = answer.result.model or self.model
         if answer.source != "model":
@@ -90,7 +84,6 @@ class CompletionStatus:
             self.saved_s = (self.saved_s or 0.0) + stats.time_saved_s
 
     def publish(self) -> None:
-        """Report the status if it has changed."""
         now = StatusParams(self.asking > 0 or self.loading is not None, self.message, self.kind)
         if now != self._reported:
             self._reported = now
@@ -104,7 +97,6 @@ class CompletionStatus:
 
     @property
     def message(self) -> str:
-        """The status in one line."""
         if not self.enabled:
             return "off"
         if self.error is not None:
@@ -160,7 +152,6 @@ class Work:
             self._shown.report(self._token, self._latest)
 
     def end(self) -> None:
-        """End the work."""
         self._has_ended = True
         if self._shown is not None:
             self._shown.end(self._token, types.WorkDoneProgressEnd())

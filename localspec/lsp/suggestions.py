@@ -55,16 +55,13 @@ class EditorSuggestions:
         self._shown: dict[str, Suggestion] = {}
         """by document URI"""
         self._last = ""
-        """id of the last item that was reported as shown"""
 
     def offer(self, suggestion: Suggestion) -> None:
-        """Keep an item that is sent to the editor."""
         self._offered[suggestion.id] = suggestion
         if len(self._offered) > KEPT:
             self._offered.popitem(last=False)
 
     def show(self, id: str) -> None:
-        """Report that an item is shown."""
         suggestion = self._offered.get(id)
         if suggestion is not None and self._shown.get(suggestion.uri) != suggestion:
             self.close(suggestion.uri)

@@ -69,7 +69,6 @@ class ToolFamily(NamedTuple):
 
     @property
     def starts(self) -> tuple[str, ...]:
-        """The patterns with which the first call begins."""
         return tuple(self.opens + head for head in self.heads)
 
 
@@ -78,7 +77,6 @@ _OBJECT = '{"name": "@", "arguments": '
 
 
 def _make_list_family(known_by: tuple[str, ...], opens: str, closes: str) -> ToolFamily:
-    """A family whose calls are a list of objects."""
     return ToolFamily(known_by, (_OBJECT,), ("}",), opens, between=", ", closes=closes)
 
 
@@ -209,7 +207,6 @@ THOUGHTS = (
     ("<|channel>thought\n", "<channel|>"),
     ("◁think▷", "◁/think▷"),
 )
-"""the marks around thoughts"""
 
 
 class Form(NamedTuple):
@@ -223,7 +220,6 @@ class Form(NamedTuple):
 
     @property
     def marks(self) -> str:
-        """All marks, one after the other."""
         family = self.family
         ends = (*family.tails, family.between, family.closes, *family.tags, family.quote)
         calls = (*family.starts, *ends) if self.tools else ()

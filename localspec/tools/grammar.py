@@ -53,11 +53,8 @@ class AnswerMarkup(NamedTuple):
 
 def answer_grammar(marked: AnswerMarkup, answer: str | None) -> str | None:
     """The grammar of an answer that may call tools, and is otherwise of the grammar ``answer``, behind
-    thoughts; None if it is free.
-
-    Raises :class:`InvalidOptions` if the tool that must be called is none of the tools, and for parameters
-    that are not of a JSON schema's shape.
-    """
+    thoughts; None if it is free. Raises :class:`InvalidOptions` if the tool that must be called is none of
+    the tools, and for parameters that are not of a JSON schema's shape."""
     form, prompt = marked.form, marked.prompt
     if not form.tools and (answer is None or form.thought is None):
         return answer
@@ -127,7 +124,6 @@ class _Grammar:
         return self._rule(f"{begun} {call} {more} {self._literal(family.closes)}")
 
     def _more(self, call: str) -> str:
-        """Further calls, where there may be several."""
         several = self._prompt.parallel_tool_calls and self._prompt.tool is None
         return f"({call}){{0,{MOST_CALLS - 1}}}" if several else ""
 
@@ -223,11 +219,8 @@ class _Grammar:
         return " ".join(parts)
 
     def _bare(self, schema: dict[str, Any]) -> str:
-        """A value with bare keys and the family's quotes."""
-        kind, quote = (
-            schema.get("type", ["string", "number", "boolean", "null"]),
-            self._literal(self._family.quote),
-        )
+        kind = schema.get("type", ["string", "number", "boolean", "null"])
+        quote = self._literal(self._family.quote)
         if "enum" in schema:
             texts = (
                 f"{quote} {_quote(v)} {quote}" if isinstance(v, str) else _quote(as_json(v))
@@ -283,5 +276,4 @@ def _begins(head: str) -> str:
 
 
 def _pattern(text: str) -> str:
-    """A regular expression for ``text``."""
     return re.sub(r"([!-/:;=?@\[-`{-~])", r"\\\1", text).replace("\n", "\\n")

@@ -42,7 +42,6 @@ class AnswerPart(NamedTuple):
 Take = Callable[[int, str], bool | None]
 """takes a match by its end and name; False: waits for more text, None: it is no match"""
 Options = Sequence[tuple[str, Take]]
-"""patterns, and what takes them"""
 
 
 class Parser:
@@ -77,14 +76,12 @@ class Parser:
         self._final = self._hides = self._quoted = False
         self._depth = self._skipped = self._keys = 0
         self._types: Any = ()
-        """of the value that is read"""
 
     def _heads(self, before: str) -> list[tuple[str, Take]]:
         return [(f"{before}{head}{self._object}", self._call) for head in self._family.heads]
 
     @property
     def plain(self) -> bool:
-        """True if all that follows is the answer."""
         return self._state == self._answer and not self._inside and not self._rest
 
     def join_texts(self, channel: Channel) -> str:
@@ -92,7 +89,6 @@ class Parser:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        """The calls, without one of whose arguments nothing has come."""
         return tuple(ToolCall(begun.id, begun.name, "".join(texts)) for begun, texts in self._calls if texts)
 
     def feed(self, text: str) -> list[AnswerPart]:
@@ -198,8 +194,6 @@ class Parser:
         self._state = self._thinking
         return True
 
-    # Calls.
-
     def _call(self, end: int, name: str) -> bool | None:
         if all(tool.name != name for tool in self._form.tools):
             return None
@@ -229,7 +223,6 @@ class Parser:
         return True
 
     def _json(self) -> bool:
-        """Show a JSON object up to its end."""
         mark = ""
         for found in STEP.finditer(self._rest, self._skipped):
             mark = found[0]
