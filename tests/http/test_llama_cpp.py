@@ -1,4 +1,4 @@
-"""llama.cpp's dialect: what llama.vim sends is answered with what it reads."""
+"""llama.cpp's dialect: the answers that llama.vim reads, and reports of the server."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from localspec.errors import FimUnsupported
-from localspec.http.llama_cpp import DIALECT
-from tests.http.server import HttpServer, wire
+from localspec.http.llama_cpp import DIALECT, _cut_at_indent
+from localspec.protocol.messages import LoadedModel
+from localspec.protocol.requests import File
+from tests.http.server import HttpServer, opened, wire
 from tests.waiting import run
 
 GREEDY = {"prompt": "def fib(n):\n", "n_predict": 16, "temperature": 0, "seed": -1}
@@ -61,8 +63,6 @@ def test_what_llama_vim_asks_and_reads(http: HttpServer) -> None:
     assert answer["tokens_cached"] > answer["timings/predicted_n"] >= 1
 
     async def asked() -> str:
-        from localspec.protocol.requests import File
-
         async with await wire(http.daemon) as client:
             extra = (File("other.py", "items = []\n"),)
             done = await client.complete(BEFORE + LINE, AFTER, extra=extra, trigger="automatic").result()
@@ -135,8 +135,6 @@ def test_a_gap_says_that_it_is_filled_greedily(http: HttpServer) -> None:
 
 
 def test_lines_that_are_indented_less_are_left_out() -> None:
-    from localspec.http.llama_cpp import _cut_at_indent
-
     text = "a\n        b\n\n    c\n        d"
     assert _cut_at_indent(text, 8) == "a\n        b\n"
     assert _cut_at_indent(text, 4) == _cut_at_indent(text, None) == _cut_at_indent(text, 0) == text
@@ -285,3 +283,79 @@ def test_the_text_of_tokens_and_the_prompt_of_a_chat(http: HttpServer) -> None:
     assert counted == answered["usage"]["prompt_tokens"]
     long = {"messages": [{"role": "user", "content": "word " * 9000}]}
     assert http.post("/v1/messages/count_tokens", long)["input_tokens"] > 9000
+
+
+@pytest.mark.slow
+def test_slots_need_no_load() -> None:
+    with opened(real=True) as http:
+        before = http.ask("GET", "/slots").json()
+        assert run(_loaded(http)) == ()
+        http.post("/completion", GREEDY)
+        assert len(run(_loaded(http))) == 1
+        after = http.ask("GET", "/slots").json()
+        # Their number depends on the memory that is free when the model is loaded.
+        assert [slot["id"] for slot in before] == [0] and [slot["id"] for slot in after] == [
+            *range(len(after))
+        ]
+        assert {slot["n_ctx"] for slot in before} == {slot["n_ctx"] for slot in after}
+
+
+async def _loaded(http: HttpServer) -> tuple[LoadedModel, ...]:
+    async with await wire(http.daemon) as client:
+        return (await client.status()).models
+
+
+COUNTERS = (
+    *("tokens_predicted_total", "tokens_predicted_seconds_total", "prompt_tokens_total"),
+    *("prompt_seconds_total", "n_decode_total", "n_tokens_max", "prompt_tokens_cached_total"),
+    *("spec_decode_num_draft_tokens_total", "spec_decode_num_accepted_tokens_total"),
+    "spec_decode_num_drafts_total",
+)
+GAUGES = (*("prompt_tokens_seconds", "predicted_tokens_seconds", "requests_processing", "requests_deferred"),)
+
+
+@pytest.mark.slow
+def test_what_the_server_says_of_itself(http: HttpServer) -> None:
+    assert http.ask("GET", "/v1/health", authorization="").json() == {"status": "ok"}
+    http.post("/completion", GREEDY)
+    slots = http.ask("GET", "/slots").json()
+    assert slots and all(slot["n_ctx"] == 2048 and slot["is_processing"] is False for slot in slots)
+    props = http.ask("GET", "/props").json()
+    assert props["total_slots"] == len(slots) and "<|im_start|>" in props["chat_template"]
+    assert props["default_generation_settings"]["params"]["temperature"] == 0.7
+    assert (props["bos_token"], props["eos_token"]) == ("<|endoftext|>", "<|im_end|>")
+    assert props["modalities"] == {"vision": False, "video": False, "audio": False}
+    assert props["chat_template_caps"]["supports_tools"] is True and props["model_ftype"] == "F16"
+    metrics = http.ask("GET", "/metrics")
+    assert metrics.headers["content-type"].startswith("text/plain")
+    before = dict(line.split() for line in metrics.text.splitlines() if line.startswith("llamacpp:"))
+    timings = http.post("/completion", GREEDY)["timings"]
+    text = http.ask("GET", "/metrics").text
+    after = dict(line.split() for line in text.splitlines() if line.startswith("llamacpp:"))
+    for name, count in (
+        ("prompt_tokens_total", timings["prompt_n"]),
+        ("prompt_tokens_cached_total", timings["cache_n"]),
+        ("tokens_predicted_total", timings["predicted_n"]),
+    ):
+        assert float(after[f"llamacpp:{name}"]) - float(before[f"llamacpp:{name}"]) == count, name
+    assert {name.removeprefix("llamacpp:") for name in after} == {*COUNTERS, *GAUGES}
+    assert all(f"# TYPE llamacpp:{name} counter" in text for name in COUNTERS)
+    for name in (*COUNTERS[:6], *GAUGES[:2]):
+        assert float(after[f"llamacpp:{name}"]) > 0, name
+    found = http.ask("GET", "/models").json()
+    card = found["data"][0]
+    meta = card["meta"]
+    assert meta.items() >= {"n_ctx": 2048, "n_ctx_train": 2048, "ftype": "F16"}.items()
+    assert meta["n_params"] > 1e6 and meta["size"] > 1e6
+    one = http.ask("GET", f"/v1/models/{card['id']}").json()
+    assert one == card and http.ask("GET", "/v1/models").json()["data"] == found["data"]
+
+
+def test_there_are_as_many_slots_as_sequences(http: HttpServer) -> None:
+    async def loaded() -> LoadedModel:
+        async with await wire(http.daemon) as client:
+            return await client.load().result()
+
+    sequences = run(loaded()).sequences
+    assert sequences >= 1 and http.ask("GET", "/props").json()["total_slots"] == sequences
+    assert len(http.ask("GET", "/slots").json()) == sequences

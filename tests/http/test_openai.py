@@ -52,10 +52,8 @@ def test_our_statistics_and_our_options(client: openai.OpenAI) -> None:
     drafted = {"localspec": {"proposer": "prompt-lookup", "k": 4, "exactness": "fast"}}
     repeating = "x = 1\ny = 2\n" * 8
     said: dict[str, Any] = {**SHORT, "prompt": repeating}
-    fast, plain = (
-        client.completions.create(**said, extra_body=extra)
-        for extra in (drafted, {"localspec": {"proposer": "none"}})
-    )
+    alone = {"localspec": {"proposer": "none"}}
+    fast, plain = (client.completions.create(**said, extra_body=extra) for extra in (drafted, alone))
     assert fast.choices[0].text == plain.choices[0].text
     seen = fast.model_extra
     assert seen is not None and plain.model_extra is not None
@@ -207,13 +205,14 @@ def test_as_long_as_it_gets(client: openai.OpenAI) -> None:
     [
         ({"logprobs": 21}, "logprobs takes a whole number from 0 to 20, not 21"),
         ({"logprobs": 0, "suffix": ")"}, "logprobs is not supported with suffix"),
+        ({"n": 9, "suffix": ")"}, "n takes a whole number from 1 to 8, not 9. Set n to at most 8;"),
+        ({"prompt": [1, 2, 3], "suffix": ")"}, "a prompt of tokens is not supported with suffix"),
     ],
+    ids=str,
 )
-def test_probabilities_that_are_not_known_are_refused(
-    client: openai.OpenAI, said: dict[str, Any], sentence: str
-) -> None:
+def test_texts_that_are_refused(client: openai.OpenAI, said: dict[str, Any], sentence: str) -> None:
     with pytest.raises(openai.BadRequestError, match=sentence):
-        client.completions.create(prompt=PROMPT, **SHORT, **said)
+        client.completions.create(**{**SHORT, "prompt": PROMPT, **said})
 
 
 def test_several_prompts_and_several_answers_to_each(client: openai.OpenAI, http: HttpServer) -> None:
@@ -314,10 +313,8 @@ def test_tokens_that_are_banned_and_wanted(client: openai.OpenAI, http: HttpServ
         assert http.post("/v1/completions", body)["choices"][0]["text"] == second
         drafted = {**body, "max_tokens": 24, "localspec": {"proposer": "draft"}}
         alone = {**body, "max_tokens": 24, "localspec": {"proposer": "none"}}
-        assert (
-            http.post("/v1/completions", drafted)["choices"][0]["text"]
-            == http.post("/v1/completions", alone)["choices"][0]["text"]
-        )
+        one, other = (http.post("/v1/completions", each)["choices"][0]["text"] for each in (drafted, alone))
+        assert one == other
 
 
 def test_variables_reach_the_template_and_penalties_their_names(echo: HttpServer) -> None:
@@ -341,6 +338,5 @@ def test_timings_come_with_the_pieces_on_request(http: HttpServer) -> None:
     first, *others, usage = map(json.loads, events[:-1])
     assert "timings" not in first and first["choices"][0]["delta"] == {"role": "assistant", "content": None}
     counts = [each["timings"]["predicted_n"] for each in others]
-    assert (
-        counts == sorted(counts) and usage["choices"] == [] and usage["timings"]["predicted_n"] == counts[-1]
-    )
+    assert counts == sorted(counts)
+    assert usage["choices"] == [] and usage["timings"]["predicted_n"] == counts[-1]

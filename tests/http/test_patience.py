@@ -62,7 +62,6 @@ def test_far_too_many_are_closed_unread(http: HttpServer) -> None:
 
 
 def connected_to(http: HttpServer) -> int:
-    """Return the connections that the HTTP server holds open."""
     found = psutil.Process(http.daemon.process.pid).net_connections("tcp")
     return len([each for each in found if each.status == "ESTABLISHED" and each.laddr.port == http.port])
 

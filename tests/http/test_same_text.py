@@ -25,10 +25,7 @@ QUEUE = """class Queue:
 
     def push(self, item):
         self."""
-GAPS = (
-    (QUEUE, "\n"),
-    ("print(os.", ")\n"),
-)
+GAPS = ((QUEUE, "\n"), ("print(os.", ")\n"))
 LONGEST = 48
 GREEDY: dict[str, Any] = {"temperature": 0.0, "max_tokens": LONGEST}
 

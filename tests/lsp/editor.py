@@ -57,7 +57,6 @@ class Editor:
     async def begin(
         self, root: Path | None, capabilities: dict[str, Any], options: Any
     ) -> types.InitializeResult:
-        """Start the server."""
         await self.client.start_io(*COMMAND, env=dict(os.environ))
         params = types.InitializeParams(
             capabilities=types.ClientCapabilities(**capabilities),
@@ -87,7 +86,6 @@ class Editor:
         self.client.text_document_did_open(types.DidOpenTextDocumentParams(item))
 
     def change(self, uri: str, start: tuple[int, int], end: tuple[int, int], text: str) -> None:
-        """Replace what stands between two positions."""
         place = types.Range(types.Position(*start), types.Position(*end))
         change = types.TextDocumentContentChangePartial(range=place, text=text)
         self.changes(uri, [change])
@@ -117,19 +115,15 @@ class Editor:
         return asked
 
     async def complete(self, uri: str, position: tuple[int, int], **more: Any) -> list[Item]:
-        """The items that are answered."""
         answer = await soon(self.ask(uri, position, **more))
         assert isinstance(answer, types.InlineCompletionList), answer
         return list(answer.items)
 
     async def do(self, command: str, *arguments: Any) -> Any:
-        """Run a command of the server."""
         params = types.ExecuteCommandParams(command, list(arguments))
         return await soon(self.client.workspace_execute_command_async(params))
 
     async def hears(self, *parts: str) -> str:
-        """Wait until the server has sent a message that has all these parts."""
-
         def found() -> list[str]:
             return [said for said in self.said if all(part in said for part in parts)]
 
@@ -139,10 +133,7 @@ class Editor:
 
 @asynccontextmanager
 async def editing(
-    root: Path | None = None,
-    *,
-    options: Any = None,
-    **capabilities: Any,
+    root: Path | None = None, *, options: Any = None, **capabilities: Any
 ) -> AsyncIterator[Editor]:
     """An editor whose server is initialized; it must end well."""
     editor = Editor()

@@ -55,7 +55,6 @@ def path_with_command(home: Path) -> str:
 
 @contextmanager
 def emacs(program: Program, home: Path, file: Path) -> Iterator[Terminal]:
-    """Emacs on a file, once the server is there."""
     (init,) = re.findall(r"```elisp\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     # What installing a package does.
     autoloads = '(load "lsp-mode-autoloads" nil t)\n'

@@ -30,7 +30,6 @@ def frame(message: Any) -> bytes:
 
 
 def begun() -> subprocess.Popen[bytes]:
-    """A server that has answered once."""
     process = subprocess.Popen(
         COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
     )
@@ -42,7 +41,6 @@ def begun() -> subprocess.Popen[bytes]:
 
 
 def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
-    """The exit code and what was written to stderr."""
     _, log = process.communicate(timeout=DEADLINE_S)
     return process.returncode, log
 

@@ -11,8 +11,6 @@ URI = "file:///a.py"
 
 
 class Log:
-    """Suggestions, and the feedback on them."""
-
     def __init__(self) -> None:
         self.events: list[tuple[str, str, int | None]] = []
         self.suggestions = EditorSuggestions(lambda *event: self.events.append(event))

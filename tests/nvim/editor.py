@@ -83,7 +83,6 @@ class Editor:
     # Talking.
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """A function of Neovim's API."""
         self._last += 1
         id = self._last
         self._in.write(msgspec.msgpack.encode([REQUEST, id, method, arguments]))
@@ -127,7 +126,6 @@ class Editor:
             self.screen.redraw(rest[1])
 
     def lua(self, code: str, *arguments: Any) -> Any:
-        """Run Lua, and return what it returns."""
         return self.call("nvim_exec_lua", code, arguments)
 
     def expr(self, expression: str) -> Any:
@@ -140,7 +138,6 @@ class Editor:
         self.call("nvim_input", keys)
 
     def type(self, text: str) -> None:
-        """Type a text, letter by letter."""
         for letter in text:
             self.keys({"<": "<lt>", "\n": "<CR>", "\t": "<Tab>"}.get(letter, letter))
 
@@ -153,18 +150,15 @@ class Editor:
         return found
 
     def picture(self) -> str:
-        """Return the screen in a frame, for a message."""
         said = self.screen.lines()
         return "\n".join(["┌" + "─" * 78, *("│" + line for line in said if line.strip("~ ")), "└" + "─" * 78])
 
     @property
     def ghost(self) -> list[str]:
-        """The suggestion as it is drawn, row by row."""
         return [row for row in self.screen.drawn_as(GHOST) if row.strip()]
 
     @property
     def text(self) -> str:
-        """The buffer."""
         return "\n".join(self.call("nvim_buf_get_lines", 0, 0, -1, False))
 
     @property
@@ -210,7 +204,6 @@ class Editor:
 
     @property
     def asked(self) -> list[Any]:
-        """The requests for completions since the file was opened."""
         return list(self.lua("return SPOKEN"))
 
     @property
@@ -226,18 +219,12 @@ class Editor:
         return [line for line in said.splitlines() if "localspec" in line]
 
     def until_notice(self, text: str) -> None:
-        """Wait for a notice that has this in it."""
         self.until(lambda: any(text in each for each in self.notices()), f"{text!r} is reported")
 
 
 @contextmanager
 def editing(
-    version: str,
-    home: Path,
-    *files: Path,
-    init: str = "",
-    size: tuple[int, int] = (80, 24),
-    **settings: Any,
+    version: str, home: Path, *files: Path, init: str = "", size: tuple[int, int] = (80, 24), **settings: Any
 ) -> Iterator[Editor]:
     """A Neovim with the plugin and nothing else, on the daemon of ``home``; ``init``: Lua before setup."""
     program = neovim(version)
@@ -266,8 +253,6 @@ def editing(
 
 
 def completions(prefix: str, suffix: str = "\n", **where: Unpack[Where]) -> list[str]:
-    """The texts that the daemon of ``LOCALSPEC_HOME`` has for a place in a Python file."""
-
     async def ask() -> list[str]:
         told: Where = {"language": "python", "path": "/asked.py", "max_ms": 60_000, **where}
         async with await connect() as client:
@@ -278,6 +263,5 @@ def completions(prefix: str, suffix: str = "\n", **where: Unpack[Where]) -> list
 
 
 def completion(prefix: str, suffix: str = "\n", **where: Unpack[Where]) -> str:
-    """The one text; there must be one."""
     (text,) = completions(prefix, suffix, **where)
     return text

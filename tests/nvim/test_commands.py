@@ -25,7 +25,6 @@ def statusline(editor: Editor) -> str:
 
 
 def status(editor: Editor) -> str:
-    """Return the output of ``:Localspec status``."""
     return str(editor.lua("return vim.api.nvim_exec('Localspec status', true)")).strip()
 
 
@@ -42,12 +41,10 @@ def choose(editor: Editor, number: int) -> None:
 
 
 def offered(editor: Editor, line: str) -> list[Any]:
-    """Return the completions of a command line."""
     return list(editor.lua("return vim.fn.getcompletion(..., 'cmdline')", line))
 
 
 def is_asked(editor: Editor, path: Path) -> bool:
-    """Return True if typing in this file sends a request."""
     editor.open(path, NONE)
     editor.type("x")
     editor.settled()
@@ -188,7 +185,6 @@ def test_words_are_offered_and_others_refused(editor: Editor) -> None:
 
 
 def health(editor: Editor) -> str:
-    """Return the text of ``:checkhealth localspec``."""
     editor.keys("<Esc>")
     editor.settled()
     editor.lua("vim.cmd('checkhealth localspec')")

@@ -81,7 +81,6 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def lua(value: object) -> str:
-    """A default as Lua writes it."""
     return "{}" if value in ({}, []) else "nil" if value is None else json.dumps(value)
 
 

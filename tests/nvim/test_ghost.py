@@ -13,7 +13,6 @@ pytestmark = pytest.mark.slow
 
 
 def rows(text: str) -> list[str]:
-    """Return the rows as which a suggestion is drawn."""
     return [line for line in text.replace("\r", "").split("\n") if line.strip()]
 
 
@@ -28,7 +27,6 @@ def suggested(editor: Editor, path: Path, prefix: str, **where: Any) -> str:
 
 
 def prefixes(editor: Editor) -> list[str]:
-    """Return the prefixes of the completion requests."""
     return [each["prefix"] for each in editor.asked]
 
 

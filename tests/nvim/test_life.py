@@ -18,14 +18,12 @@ pytestmark = pytest.mark.slow
 
 
 def daemon() -> psutil.Process:
-    """The daemon of ``LOCALSPEC_HOME``."""
     found = discovery.find()
     assert found is not None
     return psutil.Process(found.pid)
 
 
 def servers(editor: Editor) -> list[psutil.Process]:
-    """The editor's, mostly one."""
     children = psutil.Process(editor.process.pid).children(recursive=True)
     return [each for each in children if "lsp" in each.cmdline()]
 

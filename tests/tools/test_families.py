@@ -319,7 +319,6 @@ MARKS = [
 
 
 def written(family: ToolFamily, arguments: dict[str, Any]) -> str:
-    """A call of ``weather`` as the family writes it."""
     (opens, closes), quote = family.tags, family.quote
     said = json.dumps(arguments, ensure_ascii=False)
     if opens or quote:

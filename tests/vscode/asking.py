@@ -43,7 +43,6 @@ class Asking:
         return self.completion(file, prefix, trigger).items[0].text
 
     def suggestions(self, event: str) -> float:
-        """Return the number of suggestions with this event."""
         return self._totals().get(f'localspec_suggestions_total{{event="{event}"}}', 0.0)
 
     def completions(self) -> float:
@@ -52,7 +51,6 @@ class Asking:
         return sum(totals[name] for name in totals if name.startswith("localspec_completions_total"))
 
     def warmed(self) -> float:
-        """Return the number of prompts that were read ahead."""
         totals = self._totals()
         return sum(totals[name] for name in totals if "completion/warm" in name)
 

@@ -31,7 +31,6 @@ def npm(*words: str) -> str:
 
 
 def package(folder: Path) -> Path:
-    """The extension as it is shipped, in an empty folder."""
     said = npm("run", "package", "--", "--out", str(folder))
     assert "WARN" not in said, said
     (path,) = folder.glob("localspec-*.vsix")

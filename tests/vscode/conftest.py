@@ -11,10 +11,8 @@ from tests.waiting import until_sync
 
 @pytest.fixture(scope="package")
 def editor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Editor]:
-    """One VS Code for all tests.
-
-    It is closed before tests of something else: the browser's driver has an event loop in this thread.
-    """
+    """One VS Code for all tests. It is closed before tests of something else: the browser's driver has an
+    event loop in this thread."""
     with editing(tmp_path_factory.mktemp("vscode")) as editor:
         editor.start("first.py", "import this\n")
         until_sync((editor.home / "runtime" / "daemon.json").exists, "the daemon is there")

@@ -104,11 +104,9 @@ class Editor:
         self.page.keyboard.insert_text(text)
 
     def choose(self, label: str) -> None:
-        """Take what is offered in a list."""
         self.page.locator(f'.quick-input-list .monaco-list-row[aria-label*="{label}"]').first.click()
 
     def command(self, title: str) -> None:
-        """Run a command by the palette."""
         self.ask("F1", title)
         self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{title}"]')
         self.page.keyboard.press("Enter")
@@ -116,7 +114,6 @@ class Editor:
     # What is seen.
 
     def ghost(self) -> str:
-        """The ghost text that is drawn now, lines and all."""
         return str(self.page.evaluate(GHOST))
 
     def until_ghost(self, condition: Callable[[str], bool] = bool, what: str = "ghost text is shown") -> str:
@@ -140,7 +137,6 @@ class Editor:
         return str(self.page.locator(f"{ITEM} a").get_attribute("aria-label"))
 
     def notices(self) -> list[str]:
-        """Return the notifications on the screen."""
         return list(self.page.locator(".notification-list-item-message").all_inner_texts())
 
     def type(self, text: str) -> None:
@@ -151,7 +147,6 @@ class Editor:
             self.page.keyboard.press(key)
 
     def saved(self, name: str) -> str:
-        """The file's text, once it is saved."""
         self.page.keyboard.press("Control+S")
         self.page.wait_for_selector(f'.tab.active[data-resource-name="{name}"]:not(.dirty)')
         return (self.workspace / name).read_bytes().decode()
@@ -211,7 +206,6 @@ def put_command(root: Path) -> None:
 
 
 def servers(root: Path) -> list[psutil.Process]:
-    """The language servers of an editor."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -266,7 +260,6 @@ def server_options(root: Path) -> tuple[str, ...]:
 
 @contextmanager
 def serving(root: Path, server: CodeServer) -> Iterator[str]:
-    """code-server's address, once it answers."""
     port = free_port()
     command = (
         *(*server.command, *server_options(root), "--auth", "none"),
