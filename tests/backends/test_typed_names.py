@@ -12,7 +12,7 @@ import pytest
 
 from localspec.backends.base import ModelVocabulary, TypedNames
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.llama_cpp.vocabulary import MOST_NAMES, LlamaVocabulary
+from localspec.backends.llama_cpp.vocabulary import MOST_NAMES
 from localspec.engine.prompt import PromptEncoder
 from localspec.errors import InvalidOptions
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
@@ -21,7 +21,8 @@ from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig, File, FimPrompt
 from tests.mlx_pair import mlx_model
 
-USER_DEFINED = 4
+UNKNOWN, USER_DEFINED = 2, 4
+"""types of tokens in a GGUF file"""
 
 
 @pytest.fixture(scope="module", params=["gguf", "mlx"])
@@ -38,13 +39,13 @@ def vocabulary(
     backend.free()
 
 
-def careless_llama(path: Path) -> LlamaCppBackend:
+def careless_llama(path: Path, kind: int = USER_DEFINED) -> LlamaCppBackend:
     shutil.copyfile(bundled_model(BUNDLED_TARGET), path)
     reader = gguf.GGUFReader(path, "r+")
     kinds = reader.fields["tokenizer.ggml.token_type"]
     for token, name in enumerate(reader.fields["tokenizer.ggml.tokens"].contents()):
         if name.startswith("<|") and name.endswith("|>"):
-            kinds.parts[kinds.data[token]][0] = USER_DEFINED
+            kinds.parts[kinds.data[token]][0] = kind
     del kinds, reader
     return LlamaCppBackend(model_at(path), EngineConfig(n_ctx=512, parallel=1))
 
@@ -73,11 +74,14 @@ def test_names_of_special_tokens_are_text_in_a_file(vocabulary: ModelVocabulary)
     assert b"".join(map(vocabulary.piece, tokens)).decode() == text
 
 
-def test_more_special_tokens_than_llama_cpp_finds_in_time_are_refused(vocabulary: ModelVocabulary) -> None:
-    if isinstance(vocabulary, LlamaVocabulary):
-        name = vocabulary.text_of(min(vocabulary.special_tokens)).decode()
+@pytest.mark.parametrize("kind", [UNKNOWN, USER_DEFINED])
+def test_more_special_tokens_than_llama_cpp_finds_in_time_are_refused(tmp_path: Path, kind: int) -> None:
+    backend = careless_llama(tmp_path / "model.gguf", kind)
+    try:
         with pytest.raises(InvalidOptions, match=f"more than {MOST_NAMES} special tokens"):
-            vocabulary.encode(name * (MOST_NAMES + 1), special=True)
+            backend.vocabulary.encode("<|endoftext|>" * (MOST_NAMES + 1), special=True)
+    finally:
+        backend.free()
 
 
 def test_a_prompt_has_each_mark_once_whatever_the_files_say(vocabulary: ModelVocabulary) -> None:

@@ -15,8 +15,10 @@ from localspec.errors import EngineError, InvalidOptions
 
 NO_TOKEN = -1
 CONTROL, USERS = lib.LLAMA_TOKEN_ATTR_CONTROL, lib.LLAMA_TOKEN_ATTR_USER_DEFINED
-MOST_NAMES = 1 << 16
-"""special tokens in a text: llama.cpp's time is square in their number, 8 s for so many"""
+FOUND = CONTROL | USERS | lib.LLAMA_TOKEN_ATTR_UNKNOWN
+"""the kinds of tokens that llama.cpp finds by their texts"""
+MOST_NAMES = 1 << 14
+"""such tokens in a text: llama.cpp's time is square in their number, a second for so many"""
 MARK = re.compile(r"[<\[].*[>\]]")
 """the name of a user-defined token that is markup where a chat template has it"""
 
@@ -79,7 +81,7 @@ class LlamaVocabulary:
     @cached_property
     def _names(self) -> re.Pattern[str]:
         """The texts by which llama.cpp finds special tokens."""
-        named = (token for token, attr in enumerate(self._attrs) if attr & (CONTROL | USERS))
+        named = (token for token, attr in enumerate(self._attrs) if attr & FOUND)
         return re.compile(any_of(sorted(self.text_of(token).decode("utf-8", "replace") for token in named)))
 
     def _encode(self, text: str, *, special: bool) -> list[int]:
