@@ -47,7 +47,7 @@ def prime(
     model
         Model whose vocabulary is used: a name of `localspec models list`, or a path.
     workspace
-        Learn all texts into the table of this directory, whatever their paths.
+        Learn all texts into the table of this directory's workspace, whatever their paths.
     stdin
         Also learn texts from stdin: a JSON array of objects with a path and a text.
     """
@@ -105,7 +105,7 @@ def _learn(
             text = read_text(file) if text is None else text
             if text is None:
                 continue
-            place = workspace or own(file.parent)
+            place = own(workspace or file.parent) or workspace
             ids = vocabulary.encode(text, special=False)
             memory.learn(MemoryText(ids, None if place is None else plain(str(place)), plain(f"file:{file}")))
             while memory.work():

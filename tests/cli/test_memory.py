@@ -158,6 +158,7 @@ def test_a_workspace_and_a_source_can_be_forgotten(cli: Cli, repo: Path, tmp_pat
     assert forgotten["unit"] == "n-grams" and forgotten["forgotten"] > 1000
     assert all(source not in json.dumps(table) for table in tables(cli))
     (repo / "deep").mkdir()
+    cli("memory", "prime", str(other), "--workspace", str(repo / "deep"))
     forgotten = cli.json("memory", "forget", "--workspace", str(repo / "deep"), "--yes")
     assert forgotten == {"forgotten": 1, "unit": "tables"}
     assert [table["workspace"] for table in tables(cli)] == [None]
