@@ -138,11 +138,12 @@ def _number_names(names: Sequence[str | None], called: Sequence[Collection[str]]
     for place, ids in enumerate(called):
         for id in ids:
             owners[id.lower()].add(place)
-    given, own = set(RESERVED), list[str | None]()
+    given, own, unnumbered = set(RESERVED), list[str | None](), {*names}
     for place, name in enumerate(names):
         if name is not None:
-            numbered = chain([name], (f"{name}-{n}" for n in count(2)))
-            name = next(each for each in numbered if each not in given and owners[each] <= {place})
+            numbered = (each for n in count(2) if (each := f"{name}-{n}") not in unnumbered)
+            free = (each for each in chain([name], numbered) if each not in given)
+            name = next(each for each in free if owners[each] <= {place})
             given.add(name)
         own.append(name)
     return own

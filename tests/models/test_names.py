@@ -83,6 +83,7 @@ def test_the_quantisation_is_added_where_models_differ_in_it_alone() -> None:
 
 def test_of_models_that_differ_in_no_word_the_later_are_numbered() -> None:
     assert named(*(model("Toy-7B-Q4_0"),) * 3) == ["toy:7b", "toy:7b-2", "toy:7b-3"]
+    assert named(model("toy"), model("toy"), model("toy-2")) == ["toy", "toy-3", "toy-2"]
 
 
 @given(st.lists(st.tuples(st.text(max_size=30), st.sampled_from(["Q4_0", "Q8_0", None])), max_size=12))
