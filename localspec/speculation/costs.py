@@ -45,7 +45,9 @@ PRIORS: tuple[tuple[str, Mapping[int, float]], ...] = (
 precision: MLX on Apple's GPUs, then CPUs; the last one is for all others. Of two measurements the higher one
 is listed."""
 
-Positive = Annotated[float, Meta(ge=1e-7, le=1e3)]
+SHORTEST_S, LONGEST_S = 1e-7, 1e3
+"""seconds of a forward that counts; the bounds of relative costs, too"""
+Positive = Annotated[float, Meta(ge=SHORTEST_S, le=LONGEST_S)]
 Width = Annotated[int, Meta(ge=1, le=WIDE)]
 Count = Annotated[int, Meta(ge=0, le=1 << 40)]
 
@@ -95,7 +97,7 @@ class CostCurve:
 
     def observe(self, width: int, context: int, seconds: float) -> None:
         """Learn that a forward of ``width`` tokens after ``context`` tokens took ``seconds``."""
-        if seconds <= 0.0 or width < 1:
+        if not SHORTEST_S <= seconds <= LONGEST_S or width < 1:
             return
         number = _bucket(context)
         bucket = self._buckets.get(number)
@@ -235,7 +237,7 @@ class _Bucket(msgspec.Struct):
                 self.ratios[other] *= self.level / level  # their measured seconds stay the same
             self.level = level
         else:
-            ratio = seconds / self.level
+            ratio = min(seconds / self.level, LONGEST_S)
             self.ratios[width] = ratio if times == 1 else min(self.ratios.get(width, ratio), ratio)
         self.line, self.table = None, []
 

@@ -100,6 +100,14 @@ def test_what_was_learnt_is_kept() -> None:
     assert again.widest(500) == curve.widest(500) == 17
 
 
+def test_costs_are_kept_after_a_process_was_stopped_within_a_forward() -> None:
+    curve = CostCurve()
+    curve.observe(1, 0, 1e-3)
+    curve.observe(2, 0, 120.0)
+    curve.observe(2, 0, 1e9)
+    CostCurve().restore(json.loads(json.dumps(curve.state())))
+
+
 def test_nonsense_is_not_observed() -> None:
     curve = taught()
     before = curve.line(500)
