@@ -106,14 +106,15 @@ class TableFiles:
             sources, tag = self.sources(name), tag_of(source)
             # Entries of another source may have the same tag. Those without a name are of a killed process.
             is_anothers = source not in sources and any(tag_of(other) == tag for other in sources.names())
-            table = None if is_anothers else self._settle(name)
+            table = self._settle(name)
             if table is None:
                 return 0
             # First: a process that inserts and then finds the old epoch inserted before the erasure.
             table.renew()
-            erased = table.forget(tag)
+            erased = 0 if is_anothers else table.forget(tag)
             table.close()
-            sources.remove(source)
+            if not is_anothers:
+                sources.remove(source)
             return erased
 
     def note(self, name: str, source: str) -> None:
