@@ -120,3 +120,13 @@ async def test_a_title_stands_at_the_foot_of_the_prompt(still: Path, columns: in
         player.screen.post_message(facts.Changed())
         await player.settle()
         assert not player.foot().strip("╰─╯")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [4, 34])
+async def test_the_keys_are_shown_on_a_narrow_screen(still: Path, columns: int) -> None:
+    async with showing(size=(columns, 30)) as player:
+        await player.press("f1")
+        await player.until(lambda: bool(player.screen.query("HelpPanel")), "the keys are shown")
+        await player.press("escape", "x")
+        assert player.typed == "x"

@@ -169,7 +169,7 @@ class Prompt(Vertical):
     DEFAULT_CSS = """
     Prompt { height: auto; max-height: 80%; }
     Prompt Composer {
-        height: auto; max-height: 35vh; min-height: 3; border: round $border-blurred;
+        height: auto; max-height: 35vh; min-height: 3; min-width: 5; border: round $border-blurred;
         background: $background; padding: 0 1; border-subtitle-color: $text-muted;
     }
     Prompt Composer:focus { border: round $border; }
