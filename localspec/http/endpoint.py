@@ -20,6 +20,10 @@ MAX_BODY = 4 << 20
 """bytes, as many as the daemon accepts in one message"""
 MOST_COMMAS = 300_000
 """between the values of a body, or in its texts: all threads wait while so many values are decoded, 17 ms"""
+MOST_VALUES = 30_000
+"""texts, lists, objects and their keys in a body, which dialects and templates walk in the event loop"""
+WHOLE = 2.0**53
+"""from here on a float no longer stands for one whole number"""
 BODY_S = 30.0
 SILENCE_S = 5.0
 """seconds without a piece until a stream's head is sent, and between signs of life; clients wait for 10"""
@@ -111,11 +115,9 @@ async def _read(endpoint: Endpoint, request: Request) -> msgspec.Struct:
         raise BodyTooLarge(f"the request body has {commas} commas, {MOST_COMMAS} are possible", SHORTER)
     gc.disable()  # collections would walk the new values again and again: 0.4 s for the most
     try:
-        body = _json(read)
+        body = _normalize(_json(read))
         refuse(body, endpoint.refused)
-        made = msgspec.convert(body, endpoint.body, strict=False)  # some clients write 1.0 for 1
-        refuse_texts(body, made)
-        return made
+        return msgspec.convert(body, endpoint.body, str_keys=True)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"the request body is invalid: {readable(error)}", REMEDY) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -124,21 +126,33 @@ async def _read(endpoint: Endpoint, request: Request) -> msgspec.Struct:
         gc.enable()
 
 
-def refuse_texts(given: Any, made: msgspec.Struct) -> None:
-    """Refuse texts in the place of numbers and truth values. Raises :class:`InvalidOptions`."""
-    for name in filter(given.__contains__, made.__struct_fields__):
-        value, taken = given[name], getattr(made, name)
-        if isinstance(value, str) and isinstance(taken, float | int | None):
-            raise InvalidOptions(f"the request body is invalid: {name} takes no text", REMEDY)
-        if isinstance(taken, msgspec.Struct) and isinstance(value, dict):
-            refuse_texts(value, taken)
-
-
 def _json(read: bytearray) -> Any:
     try:
         return msgspec.json.decode(read)
     except msgspec.DecodeError:  # half of a surrogate pair is one, too
         return msgspec.json.decode(whole_characters(read.decode()))
+
+
+def _normalize(body: Any) -> Any:
+    """Return a body with its whole floats as integers: some clients write all numbers with a point. Raises
+    :class:`BodyTooLarge` for more than :data:`MOST_VALUES`, before anything else walks them."""
+    left = MOST_VALUES
+
+    def convert(value: Any) -> Any:
+        nonlocal left
+        if isinstance(value, float) and value.is_integer() and abs(value) < WHOLE:
+            return int(value)
+        if not isinstance(value, str | list | dict):
+            return value
+        left -= 1 + (len(value) if isinstance(value, dict) else 0)
+        if left < 0:
+            what = f"the request body has more than {MOST_VALUES} texts, lists and objects"
+            raise BodyTooLarge(what, SHORTER)
+        if isinstance(value, dict):
+            return {key: convert(each) for key, each in value.items()}
+        return value if isinstance(value, str) else [convert(each) for each in value]
+
+    return convert(body)
 
 
 def refuse(body: Any, fields: Refused) -> None:

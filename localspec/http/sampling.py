@@ -32,7 +32,7 @@ ANY_OBJECT = {"type": "object"}
 MOST_TEXTS = 256
 """texts among tokens: each is a request to the daemon"""
 IDS = "Give the ids of tokens instead: POST /tokenize returns them."
-Strength = float | bool | str
+Strength = float | bool
 MOST_BIASES = 4096
 Biases = Meta(max_length=MOST_BIASES)
 Bias = Annotated[dict[int, Strength], Biases] | Annotated[list[tuple[int, Strength]], Biases]
@@ -236,7 +236,7 @@ def _bias(given: Bias | None) -> tuple[tuple[int, float], ...] | None:
     if not given:
         return None
     pairs = list(given.items() if isinstance(given, dict) else given)
-    if any(strength is True or isinstance(strength, str) for _, strength in pairs):
+    if any(strength is True for _, strength in pairs):
         remedy = "Give the number to add to the token's logit, or false to ban the token."
-        raise InvalidOptions("logit_bias is no number for a token", remedy)
+        raise InvalidOptions("logit_bias is true for a token", remedy)
     return tuple((token, BANNED if strength is False else float(strength)) for token, strength in pairs)

@@ -13,7 +13,7 @@ from unittest.mock import AsyncMock
 import pytest
 from starlette.requests import Request
 
-from localspec.http.endpoint import MOST_COMMAS, Endpoint, _read
+from localspec.http.endpoint import MOST_COMMAS, BodyTooLarge, Endpoint, _read
 from localspec.http.llama_cpp import CompletionBody
 from localspec.http.patience import CONNECTIONS, MAX_HEAD, MAX_REQUEST, MOST_PIECES, READ
 from tests.http.server import HttpServer, opened
@@ -116,6 +116,8 @@ def test_another_protocol_is_answered_by_this_one(echo: HttpServer, packets: int
 BIASED = {"prompt": "x", "logit_bias": [[1, 1.0]] * 4097}
 BODIES: dict[str, tuple[str, dict[str, Any], int, str]] = {
     "commas": ("/completion", {"prompt": "," * (MOST_COMMAS + 1)}, 413, f"{MOST_COMMAS + 1} commas"),
+    "texts": ("/completion", {"prompt": [""] * 30_001}, 413, "30000 texts, lists and objects"),
+    "roles": ("/v1/messages", {"messages": [{"role": "user"}] * 10_000}, 413, "30000 texts"),
     "names": ("/completion", {"prompt": "x", "response_fields": ["a"] * 65}, 400, "response_fields"),
     "samplers": ("/completion", {"prompt": "x", "samplers": ["a"] * 65}, 400, "samplers"),
     "biases": ("/completion", BIASED, 400, "logit_bias"),
@@ -135,7 +137,8 @@ async def test_a_body_of_many_values_is_decoded_without_collections() -> None:
     receive = AsyncMock(return_value={"type": "http.request", "body": body, "more_body": False})
     request = Request({"type": "http"}, receive)
     gc.callbacks.append(see := lambda phase, _: seen.append(phase))
-    await _read(Endpoint("POST", "/", CompletionBody, AsyncMock()), request)
+    with pytest.raises(BodyTooLarge):
+        await _read(Endpoint("POST", "/", CompletionBody, AsyncMock()), request)
     gc.callbacks.remove(see)
     assert len(seen) < 10 and gc.isenabled(), "without a pause there are more than a hundred"
 
