@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from localspec.cli import output
 from localspec.cli.flags import AsJson
 from localspec.config import load_config
-from localspec.doctor import daemon
+from localspec.doctor import Finding, daemon
 from localspec.doctor.examination import examine
-from localspec.doctor.finding import Finding
 from localspec.errors import ExitCode, InvalidOptions
 from localspec.models.library import Sections
 from localspec.protocol.options import Options

@@ -13,7 +13,7 @@ import msgspec
 from localspec import process
 from localspec._version import __version__
 from localspec.accelerator import Accelerator, describe_unused
-from localspec.doctor.finding import Finding
+from localspec.doctor import Finding
 from localspec.doctor.probe import CPU, Report
 from localspec.errors import INSTALL_MLX
 from localspec.models.machine import processor_name

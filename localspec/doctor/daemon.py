@@ -11,7 +11,7 @@ from typing import NamedTuple
 from localspec._version import __version__
 from localspec.client import connect, discovery
 from localspec.config import WITHOUT_TOKEN, HttpConfig
-from localspec.doctor.finding import Finding, problem_of
+from localspec.doctor import Finding, problem_of
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, LocalspecError, VersionSkew
 from localspec.http.server import lacking
 from localspec.protocol.messages import DaemonStatus, Discovery

@@ -13,8 +13,7 @@ from functools import cache
 from localspec import home
 from localspec.accelerator import find_accelerators
 from localspec.config import load_config
-from localspec.doctor import backends, daemon, models
-from localspec.doctor.finding import Finding, problem_of
+from localspec.doctor import Finding, backends, daemon, models, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import LocalspecError
 from localspec.models.model import BACKENDS

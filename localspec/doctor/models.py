@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from localspec.config import Config, config_path, environment_options, load_config, parse_known, read_toml
-from localspec.doctor.finding import Finding, end_sentence, problem_of
+from localspec.doctor import Finding, end_sentence, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.models.catalogue import BUNDLED, CATALOGUE, DEFAULT

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from localspec.accelerator import Accelerator
-from localspec.doctor import backends
+from localspec.doctor import Finding, backends
 from localspec.doctor.backends import probe_backend
-from localspec.doctor.finding import Finding
 from localspec.doctor.probe import CPU, Report
 from localspec.errors import INSTALL_MLX
 from tests.doctor.imports import BREAK, HANG, KILL, PRINT, REFUSE, at_import
@@ -75,6 +74,7 @@ MISSING = Report(error="No module named 'x'", missing=True)
 KILLED = Report(error="its test process was ended by SIGILL")
 UNUSED = "There is an NVIDIA GPU here, which llama.cpp does not use."
 BROKEN = Report(error="a library is not there")
+LATE = Report(error="its test did not end within 60 s")
 
 
 def only(found: Iterator[Finding]) -> Finding:
@@ -89,12 +89,7 @@ def only(found: Iterator[Finding]) -> Finding:
         (MISSING, "problem", "not installed", "Install it: pip install llama-cpp-python"),
         (KILLED, "problem", "ended by SIGILL", "Build it anew: `make install`, or the command"),
         (BROKEN, "problem", "a library is not there", "Build it anew: `make install`, or the command"),
-        (
-            Report(error="its test did not end within 60 s"),
-            "problem",
-            "60 s",
-            "doctor` again: a GPU's driver",
-        ),
+        (LATE, "problem", "60 s", "doctor` again: a GPU's driver"),
     ],
 )
 def test_the_line_of_llama_cpp(report: Report, level: str, sentence: str, remedy: str) -> None:

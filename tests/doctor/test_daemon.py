@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from localspec._version import __version__
 from localspec.config import HttpConfig
-from localspec.doctor import daemon
+from localspec.doctor import Finding, daemon
 from localspec.doctor.daemon import Asked
-from localspec.doctor.finding import Finding
 from localspec.errors import LocalspecError, VersionSkew
 from localspec.http import server
 from localspec.protocol.messages import DaemonStatus, Discovery

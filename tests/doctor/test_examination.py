@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from localspec.doctor import Finding
 from localspec.doctor.examination import disk, room, run_check
-from localspec.doctor.finding import Finding
 from localspec.errors import InvalidOptions
 
 
@@ -31,14 +31,13 @@ def test_an_exception_is_a_problem_beside_earlier_findings() -> None:
         assert f"{type(error).__name__}: oh" in second.sentence
 
 
-def test_the_disk_of_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_disk_of_a_home_and_a_directory_that_cannot_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     (found,) = disk()
     assert f"free for {tmp_path}/data, {tmp_path}/cache" in found.sentence
-
-
-def test_a_directory_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    (tmp_path / "data").rmdir()
     (tmp_path / "data").write_text("no directory")
     found, _ = disk()
     assert found.level == "problem" and f"{tmp_path}/data" in found.sentence

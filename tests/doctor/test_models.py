@@ -9,7 +9,7 @@ import pytest
 
 from localspec.backends.llama_cpp import rpc
 from localspec.config import Config, ModelConfig
-from localspec.doctor.finding import Finding
+from localspec.doctor import Finding
 from localspec.doctor.models import models, nodes, servers
 from localspec.doctor.probe import Report
 from localspec.models.catalogue import DEFAULT
