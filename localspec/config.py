@@ -296,7 +296,6 @@ def change(place: Place, value: Any) -> None:
     After :class:`InvalidOptions` and :class:`StorageError` the file is as it was.
     """
     import tomlkit  # slow to load, and needed only here
-    from tomlkit.exceptions import TOMLKitError
 
     path, value = config_path(), msgspec.json.decode(msgspec.json.encode(value))  # lists, no tuples
     before = read_toml(path)
@@ -307,7 +306,7 @@ def change(place: Place, value: Any) -> None:
             _change(tables, place, value)
         text = tomlkit.dumps(document)
         is_sound = _full(tomllib.loads(text)) == _full(wanted)
-    except (AttributeError, TypeError, ValueError, TOMLKitError, RecursionError):
+    except (AttributeError, TypeError, ValueError, tomlkit.exceptions.TOMLKitError, RecursionError):
         is_sound = False
     if not is_sound:
         parse_config(before, where=str(path))
