@@ -32,12 +32,8 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-@pytest.mark.parametrize("name", PLACES)
-def test_every_place_is_under_the_home(root: Path, name: str) -> None:
-    assert PLACES[name]() == root / name
-
-
-def test_every_file_is_in_its_place(root: Path) -> None:
+def test_every_place_is_under_the_home(root: Path) -> None:
+    assert {name: place() for name, place in PLACES.items()} == {name: root / name for name in PLACES}
     assert home.discovery_path() == root / "runtime" / "daemon.json"
     assert home.http_token_path() == root / "data" / "http-token"
     assert config_path() == root / "config" / "config.toml"

@@ -8,13 +8,7 @@ import msgspec
 import pytest
 
 from assets.bench.asking import GAP, Answer, Question, one
-from assets.bench.beside import (
-    Case,
-    Contestant,
-    Place,
-    load_cases,
-    runs_of,
-)
+from assets.bench.beside import Case, Contestant, Place, load_cases, runs_of
 from assets.bench.results import (
     AGAIN,
     AUTO,

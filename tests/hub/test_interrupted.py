@@ -47,12 +47,7 @@ def came(cli: Puller) -> int:
     ("sent", "most", "code", "text"),
     [
         (signal.SIGKILL, resource.RLIM_INFINITY, -9, ""),
-        (
-            signal.SIGINT,
-            resource.RLIM_INFINITY,
-            130,
-            "are kept; the same command resumes.",
-        ),
+        (signal.SIGINT, resource.RLIM_INFINITY, 130, "are kept; the same command resumes."),
         (None, HALF, 1, "the disk of the hub's cache is full"),
     ],
     ids=["killed", "Ctrl-C", "full disk"],

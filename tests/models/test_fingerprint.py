@@ -64,8 +64,7 @@ def test_byte_level_text_stands_for_any_bytes(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("Ġthe", " the"), ("Ċ", "\n"), ("Ã©", "é"), ("<｜end｜>", "<｜end｜>")],
+    ("text", "expected"), [("Ġthe", " the"), ("Ċ", "\n"), ("Ã©", "é"), ("<｜end｜>", "<｜end｜>")]
 )
 def test_byte_level_reads_its_alphabet_and_keeps_the_rest(text: str, expected: str) -> None:
     assert byte_level(text) == expected.encode()

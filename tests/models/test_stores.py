@@ -11,14 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from localspec.models import stores
-from localspec.models.stores import (
-    StoredModel,
-    repository_of,
-    scan_folder,
-    scan_hub,
-    scan_ollama,
-    stores_of,
-)
+from localspec.models.stores import StoredModel, repository_of, scan_folder, scan_hub, scan_ollama, stores_of
 from tests.models.disk import HUB, OLLAMA, Home
 
 Scan = Callable[[Path], Iterator[StoredModel]]
