@@ -149,7 +149,6 @@ SECTION_KEYS = {*EngineConfig.__struct_fields__, *SETTABLE} - {"model", "workspa
 
 
 def config_path() -> Path:
-    """The file the configuration is read from."""
     return home.config_dir() / "config.toml"
 
 
@@ -276,7 +275,6 @@ def _model_section(name: str, value: Any, unknown: list[str]) -> ModelConfig:
 
 
 def section_name(model: str) -> str:
-    """The header of a model's section in the file."""
     return f'[models."{model}"]'
 
 

@@ -36,7 +36,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def look_at(backend: str) -> Report:
-    """Load the backend, and let it compute."""
     try:
         return _mlx() if backend == "mlx" else _llama_cpp()
     except Exception as error:

@@ -20,7 +20,6 @@ def bundled_dir() -> Path:
 
 
 def bundled_model(name: str) -> Path:
-    """The GGUF file of one of the bundled pair."""
     return bundled_dir() / name / f"{name}.gguf"
 
 

@@ -108,7 +108,6 @@ def count(parameters: int | None) -> str:
 
 
 def format_of(path: Path) -> Format:
-    """The format of a model's file or directory."""
     return "mlx" if is_directory_model(path) else "gguf"
 
 

@@ -192,7 +192,6 @@ def size_of(model: Model, config: EngineConfig) -> Size:
 
 
 def size_of_header(header: GgufHeader, config: EngineConfig) -> Size:
-    """The size of a GGUF model."""
     heads = value_of(header, "attention.head_count")
     by_layer = header.of_architecture("attention.head_count_kv")
     of_cells = heads if by_layer is None else value_of(header, "attention.head_count_kv")

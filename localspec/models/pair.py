@@ -66,12 +66,10 @@ class Pair:
 
     @property
     def draft(self) -> Model | None:
-        """The draft model; None without one."""
         return self.drafter.model
 
     @property
     def backend(self) -> str:
-        """The name of the backend that runs the target."""
         return BACKENDS[self.target.format]
 
     @property

@@ -170,7 +170,6 @@ def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
 
 
 def scan_hub(root: Path) -> Iterator[StoredModel]:
-    """Every model in a hub cache."""
     for name in sorted(os.listdir(root)):
         if name.startswith(REPOSITORY) and os.path.isdir(root / name):
             yield from _repository(root / name)
@@ -242,7 +241,6 @@ class _Manifest(msgspec.Struct):
 
 
 def scan_ollama(root: Path) -> Iterator[StoredModel]:
-    """Every model of an Ollama store."""
     manifests = root / "manifests"  # which Ollama makes with the first model
     os.listdir(manifests if os.path.lexists(manifests) else root)  # raises where it cannot be read
     for name in sorted(glob.glob("*/*/*/*", root_dir=manifests)):

@@ -137,7 +137,6 @@ class Systemd:
         call("systemctl", "--user", "restart", UNIT)
 
     def remove(self) -> None:
-        """Stop the service and delete its file."""
         call("systemctl", "--user", "disable", "--now", UNIT)
         self.path.unlink(missing_ok=True)
         call("systemctl", "--user", "daemon-reload")
@@ -176,7 +175,6 @@ class Launchd:
         call("launchctl", "bootstrap", self._domain, str(self.path))
 
     def remove(self) -> None:
-        """Stop the service and delete its file."""
         self._unload()
         self.path.unlink(missing_ok=True)
 
@@ -211,7 +209,6 @@ def call(*command: str) -> str:
 
 
 def succeeds(*command: str) -> bool:
-    """Return True if a command succeeds."""
     try:
         call(*command)
     except ServiceUnavailable:
