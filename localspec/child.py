@@ -36,10 +36,11 @@ SIZE = 4
 
 class Child:
     """A process that runs a module whose main function calls :func:`serve`, one work after the other; any
-    thread may use it. It is started at its first use, and again at the next one after its end."""
+    thread may use it. It is started at its first use, and again at the next one after its end: with ``once``
+    each work has a process of its own."""
 
-    def __init__(self, module: str) -> None:
-        self._module, self._lock = module, threading.Lock()
+    def __init__(self, module: str, *, once: bool = False) -> None:
+        self._module, self._once, self._lock = module, once, threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -56,7 +57,7 @@ class Child:
             try:
                 result = self._exchange(process, pickled, is_cancelled)
             finally:  # also behind Ctrl-C: a late result would be taken for that of the next work
-                if result is None:
+                if result is None or self._once:
                     self._stop(process)
             if result is None and (code := process.returncode) > 0:
                 raise EngineError(f"the process {self._module} exited with code {code}")

@@ -6,6 +6,7 @@ import os
 import resource
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
@@ -30,6 +31,14 @@ def evaluator(monkeypatch: pytest.MonkeyPatch) -> Iterator[Child]:
 def test_one_child_does_one_work_after_the_other(evaluator: Child) -> None:
     first, second = (evaluator.do(("os.getpid()", 5.0)) for _ in range(2))
     assert first == second != b""
+
+
+def test_works_at_once_have_a_child_each_where_it_serves_once(evaluator: Child) -> None:
+    """The end of one child spares the next one's work."""
+    once = Child(evaluator._module, once=True)
+    with ThreadPoolExecutor(4) as threads:
+        pids = {int(each or 0) for each in threads.map(once.do, 8 * [("os.getpid()", 5.0)])}
+    assert len(pids) == 8 and not any(map(psutil.pid_exists, pids))
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ MAX_NAMES = 64
 """keys kept of one worker, found without reading the disk; paths can be spelt in any number of ways"""
 QUIET_S = 2.0
 """seconds without requests after which the other models may measure themselves, and learn"""
-FORMS = Child("localspec.constraints.constraint")
+FORMS = Child("localspec.constraints.constraint", once=True)
 """the process that tries the forms of requests whose model is not loaded"""
 FORM_S = 0.25
 """processor time that such a form may take"""
@@ -84,14 +84,6 @@ def key_of(options: Options) -> Key:
     if model == BUNDLED_TARGET:
         model = BUNDLED
     return Key(model, options.draft or "auto", options.backend or "auto")
-
-
-def _try_form(options: Options) -> bytes | None:
-    """Return the error of a form, as JSON, from a process that ends with that; for a thread."""
-    try:
-        return FORMS.do((msgspec.json.encode(options), FORM_S))
-    finally:
-        FORMS.close()
 
 
 class Pool:
@@ -142,8 +134,9 @@ class Pool:
         """Raise :class:`InvalidOptions` for a form that is not valid, before the model is loaded for it. What
         takes more than :data:`FORM_S` is left to the worker, and all that comes when there is one."""
         if options.has_form and self._worker_of(key) is None:
+            work = msgspec.json.encode(options), FORM_S
             async with self._form_turn:
-                if self._worker_of(key) is None and (error := await asyncio.to_thread(_try_form, options)):
+                if self._worker_of(key) is None and (error := await asyncio.to_thread(FORMS.do, work)):
                     raise from_dict(msgspec.json.decode(error))
 
     @asynccontextmanager
