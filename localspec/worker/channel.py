@@ -1,4 +1,4 @@
-"""The worker's end of the socket to the daemon.
+"""The worker's end of the socket to the daemon, and its heartbeat.
 
 One thread reads frames, another sends those that can wait, while the engine computes.
 """
@@ -11,26 +11,18 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from localspec.protocol.frames import (
-    MAX_FRAME,
-    Cancel,
-    FromWorker,
-    Stop,
-    Submit,
-    ToWorker,
-    encode_frame,
-    make_streamed,
-    read_frame,
-    to_worker_decoder,
-)
+from localspec.protocol import frames
+from localspec.protocol.frames import FromWorker, Stop, ToWorker
 from localspec.protocol.requests import Delta, StreamEvent
 
+T = TypeVar("T")
 Call = Callable[[], None]
 EXIT_S = 5.0
 """seconds that a worker may go on after its daemon has gone"""
@@ -41,6 +33,9 @@ LATE = 2
 """multiple of :data:`PACE_S` after which the posting thread counts as kept from running"""
 MERGED = 256
 """tokens from which a delta is merged with no later one; in :data:`PACE_S` there are fewer"""
+PERIOD_S = 1.0
+FORGET = 0.9
+"""share of the longest step's time that is kept after each later step"""
 
 
 class Posted(NamedTuple):
@@ -119,18 +114,18 @@ class Channel:
                 waiting = [self._outbox.popleft() for _ in range(len(self._outbox))]
                 if waiting:
                     self._sent_at = time.monotonic()
-                    self._socket.sendall(b"".join(map(encode_frame, frames_of(waiting))))
+                    self._socket.sendall(b"".join(map(frames.encode_frame, frames_of(waiting))))
         except OSError:
             self._inbox.put(Stop())
 
     def _read(self) -> None:
         try:
             with self._socket.makefile("rb") as stream:
-                while (body := read_frame(stream, MAX_FRAME)) is not None:
-                    frame = to_worker_decoder.decode(body)
+                while (body := frames.read_frame(stream, frames.MAX_FRAME)) is not None:
+                    frame = frames.to_worker_decoder.decode(body)
                     self._inbox.put(frame)
-                    is_urgent = isinstance(frame, Submit) and frame.request.goes_as == "completion"
-                    if is_urgent or isinstance(frame, Cancel | Stop):
+                    is_urgent = isinstance(frame, frames.Submit) and frame.request.goes_as == "completion"
+                    if is_urgent or isinstance(frame, frames.Cancel | Stop):
                         self.on_preempt()
         except (OSError, ValueError, msgspec.DecodeError):
             # A torn frame means the daemon died while writing: the same as the end of the stream.
@@ -160,4 +155,41 @@ def frames_of(messages: Iterable[Message]) -> list[FromWorker]:
                     continue
             last[id] = len(merged)
         merged.append(message)
-    return [make_streamed(*message) if isinstance(message, Posted) else message for message in merged]
+    return [frames.make_streamed(*message) if isinstance(message, Posted) else message for message in merged]
+
+
+class Pulse:
+    """The heartbeat, which reports the engine's progress, also while native code runs: sent each second while
+    there is work."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._steps = 0
+        self.expected_s = 0.0
+        """seconds that a step may take"""
+        self._longest_s = 0.0
+        self._busy = threading.Event()
+        threading.Thread(target=self._beat, name="pulse", daemon=True).start()
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Send heartbeats inside."""
+        self._busy.set()
+        try:
+            yield
+        finally:
+            self._busy.clear()
+
+    def step(self, work: Callable[[], T]) -> T:
+        """Do a step of the work, count it, and return its result."""
+        started = time.monotonic()
+        done = work()
+        self._longest_s = max(time.monotonic() - started, FORGET * self._longest_s)
+        self._steps += 1
+        return done
+
+    def _beat(self) -> None:
+        while True:
+            self._busy.wait()
+            self._channel.send(frames.Heartbeat(self._steps, max(self.expected_s, self._longest_s)))
+            time.sleep(PERIOD_S)

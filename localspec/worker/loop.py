@@ -11,44 +11,23 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
-from localspec.backends.base import Backend
 from localspec.constraints.constraint import Attempt
 from localspec.engine.engine import Engine
 from localspec.engine.learning import SPEED_CONTEXT
-from localspec.engine.load import Progress, add_draft, load_target, open_backend
+from localspec.engine.load import OverNodes, Progress, add_draft, load_target, open_backend
 from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Event as SequenceEvent
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
-from localspec.models.division import servers_of
+from localspec.models.division import nodes_of
 from localspec.models.model import Model, name_of
 from localspec.models.pair import pair_from
 from localspec.models.template import RENDERER
-from localspec.protocol.frames import (
-    LOAD,
-    Answer,
-    Cancel,
-    Drafted,
-    DropDraft,
-    Forget,
-    GrantTurn,
-    Load,
-    LoadDraft,
-    Loading,
-    RequestEvent,
-    Rest,
-    Stop,
-    Submit,
-    TargetReady,
-    Teach,
-    TokenizedFrame,
-    TokenizeFrame,
-    ToWorker,
-    TurnOver,
-)
+from localspec.protocol import frames
+from localspec.protocol.frames import LOAD, GrantTurn, RequestEvent, TokenizedFrame, TokenizeFrame, ToWorker
 from localspec.protocol.options import Options
 from localspec.protocol.requests import (
     ChatPrompt,
@@ -60,8 +39,7 @@ from localspec.protocol.requests import (
     Result,
     TokenPrompt,
 )
-from localspec.worker.channel import Call, Channel, Posted
-from localspec.worker.pulse import PERIOD_S, Pulse
+from localspec.worker.channel import PERIOD_S, Call, Channel, Posted, Pulse
 from localspec.worker.threads import GrammarTooSlow, JobState, T, TextThreads, Then, takes_long
 
 log = logging.getLogger(__name__)
@@ -78,34 +56,24 @@ def serve(channel: Channel) -> bool:
     """Serve the daemon until it sends a stop, or has gone. Return True if the models are freed; False if a
     thread still tokenizes a text, so that they are left to the exit of the process."""
     first = channel.receive()
-    if not isinstance(first, Load):
+    if not isinstance(first, frames.Load):
         return True
     pulse, name = Pulse(channel), name_of(first.pair.target.description)
     try:
         with pulse.busy():
-            pair, config, servers = pair_from(first.pair), first.engine, dict[str, int]()
+            pair = pair_from(first.pair)
             RENDERER.start()  # while the model is loaded
-            if servers_of(pair.target, config):
-                from localspec.ranks.rpc import prepare_model  # few models have servers
-
-                config, servers = prepare_model(
-                    pair.target, config, partial(_end_by_loss, channel), first.free
-                )
+            config, over_nodes = _share(channel, pair.target, first.engine, first.free)
             sent = _thin_progress(lambda frame: channel.send(RequestEvent(LOAD, frame)))
             engine = load_target(
-                pair,
-                config=config,
-                progress=sent,
-                memory=True,
-                free=first.free,
-                over_nodes=partial(_over_nodes, channel, servers),
+                pair, config=config, progress=sent, memory=True, free=first.free, over_nodes=over_nodes
             )
     except Exception as error:
         # Of any kind: the daemon gets a message.
         channel.send(RequestEvent(LOAD, Failed(failure_of(error, name).as_dict())))
         return True
     with engine:
-        ready = TargetReady(
+        ready = frames.TargetReady(
             model=engine.target.model,
             backend=engine.target.name,
             n_ctx=engine.target.capabilities.n_ctx,
@@ -117,22 +85,23 @@ def serve(channel: Channel) -> bool:
             placement=engine.placement,
         )
         channel.send(RequestEvent(LOAD, ready))
-        pulse.expect(slowest_step(engine, pair.target))
+        pulse.expected_s = slowest_step(engine, pair.target)
         return Worker(channel, engine, pulse).run()
 
 
-def _over_nodes(
-    channel: Channel,
-    servers: Mapping[str, int],
-    model: Model,
-    config: EngineConfig,
-    progress: Callable[[float], None] | None,
-) -> Backend:
-    if model.format == "gguf":
-        return open_backend(model, config, progress, servers=servers)
-    from localspec.ranks.backend import open_over_nodes  # takes 20 ms, and few models have nodes
+def _share(
+    channel: Channel, target: Model, config: EngineConfig, free: int | None
+) -> tuple[EngineConfig, OverNodes | None]:
+    """The settings to load a target with, and the way to load it over the machines that share it, if any."""
+    if not nodes_of(target, config):
+        return config, None
+    from localspec.ranks import backend, rpc  # take 20 ms, and few models are shared
 
-    return open_over_nodes(model, config, progress, partial(_end_by_loss, channel))
+    lost = partial(_end_by_loss, channel)
+    if target.format == "mlx":
+        return config, partial(backend.open_over_nodes, lost=lost)
+    config, servers = rpc.prepare_model(target, config, lost, free)
+    return config, partial(open_backend, servers=servers)
 
 
 def _end_by_loss(channel: Channel, error: LocalspecError) -> None:
@@ -141,7 +110,7 @@ def _end_by_loss(channel: Channel, error: LocalspecError) -> None:
     os._exit(1)
 
 
-def _thin_progress(send: Callable[[Loading], None]) -> Progress:
+def _thin_progress(send: Callable[[frames.Loading], None]) -> Progress:
     """Return a function that sends some of the progress it gets."""
     reported = -1.0
 
@@ -149,7 +118,7 @@ def _thin_progress(send: Callable[[Loading], None]) -> Progress:
         nonlocal reported
         if fraction - reported >= PROGRESS_STEP or fraction >= 1.0 > reported:
             reported = fraction
-            send(Loading(stage, fraction))
+            send(frames.Loading(stage, fraction))
 
     return progress
 
@@ -189,11 +158,9 @@ class Worker:
         channel.on_preempt = engine.preempt
 
     def run(self) -> bool:
-        """Step the engine while there is work, else wait for a frame; at the end close the engine.
-
-        Return True if its models are freed: they are not while a text is being tokenized, which may take
-        longer than the daemon waits for the worker's end.
-        """
+        """Step the engine while there is work, else wait for a frame; at the end close the engine. Return
+        True if its models are freed: they are not while a text is being tokenized, which may take too
+        long."""
         try:
             self._serve()
         finally:
@@ -220,14 +187,13 @@ class Worker:
                 return True
 
     def _next(self) -> ToWorker | Call | None:
-        """Return the next frame or call that has come; wait for one if there are requests, and the turn is
-        over."""
+        """Return the next frame or call that has come; wait for one if the turn of requests is over."""
         spent_s = time.monotonic() - self._turn_began
         if spent_s < self._turn.seconds or not self._requests:
             return self._channel.poll()
         if not self._waits:
             self._waits = True
-            self._channel.send(TurnOver(self._turn.number, spent_s))
+            self._channel.send(frames.TurnOver(self._turn.number, spent_s))
         return self._channel.receive()
 
     def _idle(self) -> ToWorker | Call:
@@ -245,35 +211,34 @@ class Worker:
 
     def _take(self, frame: ToWorker | Call) -> bool:
         """Handle one frame or call; return False for a stop."""
-        if isinstance(frame, Stop):
+        if isinstance(frame, frames.Stop):
             return False
-        if isinstance(frame, Submit):
+        if isinstance(frame, frames.Submit):
             fate, encode = JobState(frame.request.source), partial(self._engine.encode, frame.request, None)
             then = partial(self._submit, frame, fate)
             is_long = takes_long(frame.request.prompt, frame.request.options)
             self._find(frame.id, is_long, fate, encode, then)
-        elif isinstance(frame, LoadDraft | DropDraft):
+        elif isinstance(frame, frames.LoadDraft | frames.DropDraft):
             self._pulse.step(partial(self._change_drafts, frame))
         elif isinstance(frame, TokenizeFrame):
             fate, find = JobState(), lambda _: self._tokens_of(frame)
             is_long = takes_long(frame.text, Options())
             self._find(frame.id, is_long, fate, find, partial(self._tokenize, frame, fate))
-        elif isinstance(frame, Forget):
+        elif isinstance(frame, frames.Forget):
             self._engine.forget(frame.source)
             self._apart.forget(frame.source)
-        elif isinstance(frame, Cancel):
+        elif isinstance(frame, frames.Cancel):
             self._cancel(frame.id)
-        elif isinstance(frame, Teach):
+        elif isinstance(frame, frames.Teach):
             self._engine.teach(frame.path, frame.text, frame.workspace)
-        elif isinstance(frame, Rest | GrantTurn):
+        elif isinstance(frame, frames.Rest | GrantTurn):
             self._limit(frame)
         elif callable(frame):
             self._pulse.step(frame)
         return True
 
-    def _limit(self, frame: Rest | GrantTurn) -> None:
-        """Note when this worker may do chores, or compute, beside others."""
-        if isinstance(frame, Rest):
+    def _limit(self, frame: frames.Rest | GrantTurn) -> None:
+        if isinstance(frame, frames.Rest):
             self._may_rest = frame.allowed
             return
         if frame.number != self._turn.number:
@@ -286,11 +251,11 @@ class Worker:
         else:
             self._apart.cancel(id)
 
-    def _change_drafts(self, frame: LoadDraft | DropDraft) -> None:
+    def _change_drafts(self, frame: frames.LoadDraft | frames.DropDraft) -> None:
         """Load or free a draft model; the requests under way wait."""
-        if isinstance(frame, DropDraft):
+        if isinstance(frame, frames.DropDraft):
             self._engine.drop_draft(frame.draft)
-            self._send(frame.id, Drafted())
+            self._send(frame.id, frames.Drafted())
             return
         pair, progress = pair_from(frame.pair), _thin_progress(partial(self._send, frame.id))
         try:
@@ -329,7 +294,7 @@ class Worker:
         else:
             self._pulse.step(lambda: end(lambda: read_or_fail(lambda _: None)))
 
-    def _submit(self, frame: Submit, fate: JobState, encode: Callable[[], Encoded]) -> None:
+    def _submit(self, frame: frames.Submit, fate: JobState, encode: Callable[[], Encoded]) -> None:
         found = (lambda: Encoded([], frozenset())) if fate.dropped else encode
         sequence = self._requests[frame.id] = self._engine.submit(frame.request, found, frame.draft)
         sequence.forgotten = fate.forgotten
@@ -355,7 +320,6 @@ class Worker:
         self._send(frame.id, encode())
 
     def _send_events(self) -> None:
-        """Send the events of all requests to the daemon."""
         for id, sequence in list(self._requests.items()):
             while sequence.events:
                 self._pass_on(id, sequence.events.popleft())
@@ -378,7 +342,7 @@ class Worker:
         del self._requests[id]
         self._begun.discard(id)
 
-    def _send(self, id: int, event: Answer) -> None:
+    def _send(self, id: int, event: frames.Answer) -> None:
         self._channel.send(RequestEvent(id, event))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localspec.daemon.workers.watch import Watch
+from localspec.daemon.workers.worker import Watch
 
 
 def test_a_worker_that_steps_is_never_given_up() -> None:

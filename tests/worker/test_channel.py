@@ -9,12 +9,11 @@ from typing import BinaryIO
 
 import pytest
 
-from localspec.protocol.frames import FromWorker, Heartbeat, make_streamed
+from localspec.protocol.frames import HEADER, FromWorker, Heartbeat, from_worker_decoder, make_streamed
 from localspec.protocol.requests import Degraded, Delta, StreamEvent, Token
 from localspec.worker import channel as channel_module
 from localspec.worker.channel import MERGED, Channel, Posted, frames_of
 from tests.waiting import DEADLINE_S
-from tests.worker.reading import read
 
 
 @pytest.fixture
@@ -99,3 +98,9 @@ def test_deltas_of_two_channels_stay_apart() -> None:
         make_streamed(1, Delta("Hm.Hm.", (), "thinking")),
         make_streamed(1, answer),
     ]
+
+
+def read(stream: BinaryIO) -> FromWorker:
+    (length,) = HEADER.unpack(stream.read(HEADER.size))
+    frame: FromWorker = from_worker_decoder.decode(stream.read(length))
+    return frame

@@ -12,11 +12,10 @@ import localspec
 from localspec.models.catalogue import bundled_model
 from localspec.models.model import model_at
 from localspec.protocol.frames import Heartbeat
-from localspec.worker.channel import Channel
+from localspec.worker.channel import Channel, Pulse
 from localspec.worker.loop import READ_PER_S, TOGETHER, slowest_step
-from localspec.worker.pulse import Pulse
 from tests.waiting import DEADLINE_S
-from tests.worker.reading import read
+from tests.worker.test_channel import read
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ def test_a_step_under_way_does_not_stop_it(ends: tuple[Pulse, BinaryIO]) -> None
 
 def test_what_is_expected_is_sent_and_the_longest_step_forgotten(ends: tuple[Pulse, BinaryIO]) -> None:
     pulse, stream = ends
-    pulse.expect(7.5)
+    pulse.expected_s = 7.5
     with pulse.busy():
         assert beat(stream).predicted_s == 7.5
 

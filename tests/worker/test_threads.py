@@ -14,32 +14,19 @@ from localspec.daemon.workers.worker import STOP_S
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.memory.memory import stats
-from localspec.protocol.frames import (
-    Answer,
-    Cancel,
-    Forget,
-    FromWorker,
-    Heartbeat,
-    RequestEvent,
-    Stop,
-    Submit,
-    TokenizedFrame,
-    TokenizeFrame,
-    ToWorker,
-    encode_frame,
-)
+from localspec.protocol import frames
+from localspec.protocol.frames import Cancel, TokenizedFrame, TokenizeFrame
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Done, Failed, Message, Prompt, Request, TextPrompt
 from localspec.worker import threads
-from localspec.worker.channel import Channel
+from localspec.worker.channel import Channel, Pulse
 from localspec.worker.loop import Worker
-from localspec.worker.pulse import Pulse
 from localspec.worker.threads import LONG, takes_long
 from tests.constraints.test_trial import COMMON, HOSTILE
 from tests.memory.tables import memory_in, refuse
 from tests.toy import ToyBackend, ToyVocabulary
 from tests.waiting import DEADLINE_S
-from tests.worker.reading import read
+from tests.worker.test_channel import read
 
 SHORT = TextPrompt("abc")
 
@@ -71,20 +58,20 @@ class Daemon:
         self._socket, self._stream = sock, stream
         self.vocabulary, self.worker = vocabulary, worker
 
-    def send(self, message: ToWorker) -> None:
-        self._socket.sendall(encode_frame(message))
+    def send(self, message: frames.ToWorker) -> None:
+        self._socket.sendall(frames.encode_frame(message))
 
     def submit(self, id: int, prompt: Prompt, source: str = "run", grammar: str | None = None) -> None:
         # A sample of the toy model may be empty.
         options = Options(max_tokens=4, temperature=0.0, grammar=grammar)
-        self.send(Submit(id, Request(prompt=prompt, options=options, source=source)))
+        self.send(frames.Submit(id, Request(prompt=prompt, options=options, source=source)))
 
-    def next(self) -> FromWorker:
+    def next(self) -> frames.FromWorker:
         return read(self._stream)
 
-    def end(self) -> tuple[int, Answer]:
+    def end(self) -> tuple[int, frames.Answer]:
         """The job that ends next, and its end."""
-        while not isinstance(frame := self.next(), RequestEvent):
+        while not isinstance(frame := self.next(), frames.RequestEvent):
             pass
         return frame.id, frame.event
 
@@ -105,7 +92,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
         yield daemon
         vocabulary.go.set()
         if worker.is_alive():
-            daemon.send(Stop())
+            daemon.send(frames.Stop())
         worker.join(DEADLINE_S)
         assert not worker.is_alive()
 
@@ -168,9 +155,9 @@ def test_what_cannot_be_read_fails_alone(daemon: Daemon, monkeypatch: pytest.Mon
 def test_it_counts_as_work_that_gets_on(daemon: Daemon) -> None:
     daemon.send(TokenizeFrame(1, "x" * 3 * LONG, False, False, False))
     assert daemon.vocabulary.begun.wait(DEADLINE_S)
-    while not (isinstance(first := daemon.next(), Heartbeat)):
+    while not (isinstance(first := daemon.next(), frames.Heartbeat)):
         pass
-    while not (isinstance(beat := daemon.next(), Heartbeat) and beat.steps > first.steps):
+    while not (isinstance(beat := daemon.next(), frames.Heartbeat) and beat.steps > first.steps):
         pass
 
 
@@ -180,7 +167,7 @@ def test_it_can_be_stopped_while_a_text_is_tokenized_and_has_learnt(daemon: Daem
     for id in (2, 3, 4):
         daemon.submit(id, long_prompt("text"))
     assert daemon.vocabulary.full.wait(DEADLINE_S)
-    daemon.send(Stop())
+    daemon.send(frames.Stop())
     daemon.worker.join(STOP_S)
     assert not daemon.worker.is_alive()
     (table,) = stats(tmp_path, refuse)
@@ -192,12 +179,12 @@ def test_what_is_forgotten_while_it_is_tokenized_is_not_learnt(daemon: Daemon, t
     for id, source in ((1, "chat:1"), (2, "chat:2")):
         daemon.submit(id, long_prompt("text"), source)
     assert daemon.vocabulary.begun.wait(DEADLINE_S)
-    daemon.send(Forget("chat:1"))
+    daemon.send(frames.Forget("chat:1"))
     daemon.submit(3, SHORT)
     assert daemon.end()[0] == 3
     daemon.vocabulary.go.set()
     assert {daemon.end()[0], daemon.end()[0]} == {1, 2}
-    daemon.send(Stop())
+    daemon.send(frames.Stop())
     daemon.worker.join(DEADLINE_S)
     (table,) = stats(tmp_path, refuse)
     assert "chat:2" in table.sources and "chat:1" not in table.sources

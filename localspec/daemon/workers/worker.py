@@ -1,4 +1,4 @@
-"""One model in a process of its own, with the draft models beside it."""
+"""One model in a process of its own, with the draft models beside it, and the judgement whether it hangs."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import time
+from asyncio.subprocess import DEVNULL
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,7 +17,6 @@ import msgspec
 from localspec.daemon.workers.job import WorkerJob
 from localspec.daemon.workers.resident import HeldDraft, Resident
 from localspec.daemon.workers.turns import Turns, TurnShare
-from localspec.daemon.workers.watch import Watch
 from localspec.errors import (
     EngineCrashed,
     InvalidOptions,
@@ -49,6 +49,12 @@ REPLACED_REMEDY = "Replace a model's file by renaming a new one, never in place;
 """for SIGBUS, which ends the reader of a mapped file that was cut"""
 UNREACHED_REMEDY = "Let the machines of `nodes` reach each other directly, through their firewalls too."
 """for SIGALRM, which ends a rank that waits for others"""
+STEPS = 20.0
+"""longest duration of a step, as a multiple of the predicted one"""
+LOAD_SILENCE = 4.0
+"""longest time without a frame during a load, as a multiple of the limit: libraries load slowly from disk"""
+LOAD_STILL = 20.0
+"""longest time without progress of a load, as a multiple of the limit"""
 
 
 class Key(NamedTuple):
@@ -59,13 +65,48 @@ class Key(NamedTuple):
     backend: str
 
 
+class Watch:
+    """Judges by its frames whether a worker hangs. All times are monotonic seconds; ``limit_s`` is the time
+    that any step may take."""
+
+    def __init__(self, limit_s: float, now: float) -> None:
+        self._limit_s = limit_s
+        self._predicted_s = 0.0
+        self._steps = -1
+        self._moved = self._last_seen = now
+
+    def beat(self, steps: int, predicted_s: float, now: float) -> None:
+        """Note a heartbeat: the number of steps done, and the predicted seconds of the current one."""
+        self._last_seen = now
+        self._predicted_s = predicted_s
+        if steps != self._steps:
+            self._steps = steps
+            self._moved = now
+
+    def note_move(self, now: float) -> None:
+        """Note another frame of the worker, or the start of work."""
+        self._last_seen = self._moved = now
+
+    def away(self, seconds: float) -> None:
+        """Discount ``seconds`` in which the daemon itself was suspended, and read no frames."""
+        self._moved += seconds
+        self._last_seen += seconds
+
+    def still_s(self, now: float, *, loading: bool) -> float | None:
+        """The seconds without progress of a worker that has work, if they are too many; else None."""
+        still, silent = now - self._moved, now - self._last_seen
+        if loading:
+            hung = still > LOAD_STILL * self._limit_s or silent > LOAD_SILENCE * self._limit_s
+        else:
+            # The prediction is that of the current step; there is no current step without heartbeats.
+            hung = silent > self._limit_s or still > max(self._limit_s, STEPS * self._predicted_s)
+        return still if hung else None
+
+
 class WorkerProcess(Resident):
     """A worker from its start by ``command`` to its end; none of its steps may take more than ``hang_s``
-    seconds.
-
-    ``ready`` gets Ready. When the socket ends, every job gets :class:`EngineCrashed` and ``on_end`` is called
-    once. No method waits for a client.
-    """
+    seconds. ``ready`` gets Ready. When the socket ends, every job gets :class:`EngineCrashed` and ``on_end``
+    is called once. No method waits for a client."""
 
     def __init__(
         self,
@@ -111,7 +152,6 @@ class WorkerProcess(Resident):
 
     @property
     def _is_closed(self) -> bool:
-        """True if the worker's end of the socket is closed."""
         reader = self._reader
         return reader is not None and (reader.at_eof() or reader.exception() is not None)
 
@@ -132,10 +172,8 @@ class WorkerProcess(Resident):
         return next((each for each in held if each.draft.signature == draft.signature), None)
 
     def give_up_if_hung(self, now: float, away_s: float) -> None:
-        """Kill it, and fail its jobs at once, if it has work and makes no progress.
-
-        ``away_s``: seconds in which the daemon could not read its frames.
-        """
+        """Kill it, and fail its jobs at once, if it has work and makes no progress. ``away_s``: seconds in
+        which the daemon could not read its frames."""
         self._watch.away(away_s)
         if self._why or self._process is None or not self._jobs:
             return
@@ -158,16 +196,11 @@ class WorkerProcess(Resident):
         ours, workers = socket.socketpair()
         try:
             with workers:
+                fd = workers.fileno()
+                command, around = (*self._command, "--fd", str(fd)), surroundings()
+                # Of its own session, so that a terminal's Ctrl-C reaches the daemon alone.
                 self._process = await asyncio.create_subprocess_exec(
-                    *self._command,
-                    "--fd",
-                    str(workers.fileno()),
-                    pass_fds=(workers.fileno(),),
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=STDERR,
-                    # Of its own session, so that a terminal's Ctrl-C reaches the daemon alone.
-                    start_new_session=True,
-                    **surroundings(),
+                    *command, pass_fds=(fd,), stdin=DEVNULL, stdout=STDERR, start_new_session=True, **around
                 )
             self._reader, self._writer = await asyncio.open_connection(sock=ours)
         except OSError as error:
@@ -187,8 +220,7 @@ class WorkerProcess(Resident):
         self, request: Request, on_event: Callable[[Streamed], None], *, draft: int | None = None
     ) -> WorkerJob:
         """Run a request, with the draft model of this number. Without a turn where a GPU holds most of the
-        target's weights. Raises as :meth:`begin`.
-        """
+        target's weights. Raises as :meth:`begin`."""
         is_on_gpu = self.loaded and 2 * self.ready.result().offloaded_bytes > self.pair.target.weight_bytes
         priority = None if is_on_gpu else request.goes_as
         return self.begin(lambda id: frames.Submit(id, request, draft), on_event, priority)
@@ -199,11 +231,8 @@ class WorkerProcess(Resident):
         on_event: Callable[[Any], None] = lambda _: None,
         priority: Priority | None = None,
     ) -> WorkerJob:
-        """Send a message under a new id; the id of a draft model's load is its number.
-
-        Raises the reason why the worker ends or has ended, and :class:`InvalidOptions` for a message that no
-        frame can hold; then no job is registered.
-        """
+        """Send a message under a new id; the id of a draft model's load is its number. Raises the reason why
+        the worker ends or has ended, and :class:`InvalidOptions` for a message that no frame can hold."""
         if self._why is not None or self._is_closed:
             raise self._why or EngineCrashed(f"the worker process of {self.model} has ended")
         id = self._last_id + 1
@@ -230,7 +259,6 @@ class WorkerProcess(Resident):
             self._writer.write(frames.encode_frame(message))
 
     def rest(self, *, allowed: bool) -> None:
-        """Let it do the chores of an idle model, or not."""
         if self.may_rest != allowed:
             self.may_rest = allowed
             self.send(frames.Rest(allowed))
