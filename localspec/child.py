@@ -1,7 +1,5 @@
-"""Processes for work that may take too much time or memory: they end in place of the one that has the work.
-
-A single operation, of a native library or of Python, cannot be interrupted; a process can be ended.
-"""
+"""Processes for work that may take too much time or memory: they end in place of the one that has the work,
+as a single operation, of a native library or of Python, cannot be interrupted."""
 
 from __future__ import annotations
 

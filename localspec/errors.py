@@ -18,8 +18,6 @@ INSTALL_MLX = _INSTALL % ("dev", ".[mlx]", ".[mlx]")
 """the remedy wherever mlx-lm is missing"""
 AGENT_CONTEXT = 16_000
 """tokens: the first request of programs with tools has 10 to 40 kB of messages and 18 to 28 kB of tools"""
-
-
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """errors of a disk that has no room, or none for this user, or none for a file of that size"""
 
@@ -259,10 +257,8 @@ class MemoryCorrupt(StorageError):
 
 
 class NewerFormat(MemoryCorrupt):
-    """A sound file of a later version, which must be left in place for it.
-
-    Every version keeps the prelude, and the range of its crc.
-    """
+    """A sound file of a later version, which must be left in place for it; every version keeps the prelude,
+    and the range of its crc."""
 
     code = "newer_format"
     default_remedy = (
@@ -287,10 +283,8 @@ def _tree(root: type[LocalspecError]) -> list[type[LocalspecError]]:
 
 
 def from_dict(data: dict[str, str]) -> LocalspecError:
-    """Rebuild the typed error that :meth:`LocalspecError.as_dict` described.
-
-    An unknown code, which a later version sends, gives the root, with the message and the remedy as sent.
-    """
+    """Rebuild the typed error that :meth:`LocalspecError.as_dict` described. An unknown code, which a later
+    version sends, gives the root, with the message and the remedy as sent."""
     kinds = {c.code: c for c in _tree(LocalspecError) if "code" in vars(c)}
     details = dict(data)
     kind = kinds.get(details.pop("code", "internal"), LocalspecError)

@@ -19,12 +19,10 @@ from typing import NoReturn, TypedDict
 
 @contextmanager
 def delay_interrupts() -> Iterator[Callable[[], bool]]:
-    """Keep a SIGINT until the block has ended; then the program's own handler gets it.
-
-    Yields a function that returns True once one has come. A second one ends the process at once if the
-    program leaves SIGINT to Python; those that come during one native call count as one. Only the main thread
-    runs handlers: in another one, and where SIGINT is ignored, this does nothing.
-    """
+    """Keep a SIGINT until the block has ended; then the program's own handler gets it. Yields a function that
+    returns True once one has come. A second one ends the process at once if the program leaves SIGINT to
+    Python; those that come during one native call count as one. Only the main thread runs handlers: in
+    another one, and where SIGINT is ignored, this does nothing."""
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
         yield lambda: False

@@ -64,11 +64,9 @@ class Where(Deadlines, total=False):
 
 
 class Client:
-    """An initialized connection; close it, or use it as ``async with``.
-
-    Failures raise a :class:`~localspec.errors.LocalspecError` of the daemon's code; a lost daemon raises
-    :class:`~localspec.errors.DaemonUnavailable` in every request that still runs.
-    """
+    """An initialized connection; close it, or use it as ``async with``. Failures raise a
+    :class:`~localspec.errors.LocalspecError` of the daemon's code; a lost daemon raises
+    :class:`~localspec.errors.DaemonUnavailable` in every request that still runs."""
 
     def __init__(self, wire: Requester, welcome: wire.Initialized) -> None:
         self._wire = wire
@@ -105,8 +103,6 @@ class Client:
         """Close the connection; the daemon ends what was still running."""
         await self._wire.close()
 
-    # Requests with streams.
-
     def generate(
         self,
         prompt: str | None = None,
@@ -125,11 +121,9 @@ class Client:
         return self._wire.request(TURNS[type(turn)], turn, Result)
 
     def resume(self, stream: str, after_seq: int = -1) -> Stream[Result]:
-        """Resume a stream whose connection was lost, from its :attr:`Stream.name` and ``seq``.
-
-        Another request that follows it fails with :class:`~localspec.errors.Gone`, and so does this one if
-        the stream is no longer kept.
-        """
+        """Resume a stream whose connection was lost, from its :attr:`Stream.name` and ``seq``. Another
+        request that follows it fails with :class:`~localspec.errors.Gone`, and so does this one if the stream
+        is no longer kept."""
         resumed = self._wire.request(
             "stream/resume", wire.StreamResume(stream=stream, after_seq=after_seq), Result
         )
@@ -137,12 +131,7 @@ class Client:
         return resumed
 
     def complete(
-        self,
-        prefix: str,
-        suffix: str = "",
-        *,
-        options: Options = NO_OPTIONS,
-        **where: Unpack[Where],
+        self, prefix: str, suffix: str = "", *, options: Options = NO_OPTIONS, **where: Unpack[Where]
     ) -> Stream[wire.Completions]:
         """Fill in the text between a prefix and a suffix; it comes whole, so there are no deltas."""
         params = wire.CompletionInline(prefix=prefix, suffix=suffix, options=options, **where)
@@ -173,8 +162,6 @@ class Client:
         params = wire.ModelLoad(**{name: getattr(options, name) for name in names}, keep_alive_s=keep_alive_s)
         return self._wire.request("models/load", params, wire.LoadedModel)
 
-    # Requests with a result only.
-
     async def sessions(
         self, query: str = "", *, limit: int = 200, offset: int = 0
     ) -> tuple[wire.SessionSummary, ...]:
@@ -187,7 +174,6 @@ class Client:
         return await self.request("session/get", wire.SessionContent, wire.SessionId(session=session))
 
     async def rename_session(self, session: str, title: str) -> None:
-        """Give a session another title."""
         await self.request("session/rename", wire.NoParams, wire.SessionRename(session=session, title=title))
 
     async def configure_session(self, session: str, options: Options) -> wire.Pairing | None:
@@ -251,10 +237,8 @@ class Client:
         return await self.request("metrics", wire.DaemonMetrics)
 
     async def shutdown(self, *, if_idle: bool = False) -> None:
-        """Stop the daemon, and wait until it has closed the connection.
-
-        With ``if_idle`` a busy daemon keeps running, and :class:`EngineBusy` is raised.
-        """
+        """Stop the daemon, and wait until it has closed the connection. With ``if_idle`` a busy daemon keeps
+        running, and :class:`EngineBusy` is raised."""
         await self.request("daemon/shutdown", wire.NoParams, wire.DaemonShutdown(if_idle=if_idle))
         await self.wait_closed()
 
@@ -274,12 +258,10 @@ async def connect(
     on_start: Callable[[str], None] = lambda why: None,
     command: tuple[str, ...] = discovery.COMMAND,
 ) -> Client:
-    """Connect to this user's daemon; with ``start``, start one if none runs.
-
-    ``start`` also replaces an idle daemon that is older than this client, or whose ``config.toml`` has
-    changed. ``on_start`` is called before ``command`` is started, with the reason if another daemon has ended
-    for it. Raises :class:`DaemonUnavailable`, :class:`QueueFull`, :class:`VersionSkew`.
-    """
+    """Connect to this user's daemon; with ``start``, start one if none runs, and replace an idle one that is
+    older than this client, or whose ``config.toml`` has changed. ``on_start`` is called before ``command`` is
+    started, with the reason if another daemon has ended for it. Raises :class:`DaemonUnavailable`,
+    :class:`QueueFull`, :class:`VersionSkew`."""
     client, why = None, ""
     with contextlib.suppress(DaemonUnavailable):  # none listens
         client = await initialize(await open_socket(), name)

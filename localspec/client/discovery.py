@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from subprocess import DEVNULL
 from typing import Annotated
 
 import msgspec
@@ -38,10 +39,8 @@ DISK = "Check that this disk is writable and not full, or set LOCALSPEC_HOME to 
 
 
 class Starter(msgspec.Struct, frozen=True):
-    """A service's command to start the daemon of this home, for clients of the Python in ``prefix``.
-
-    Valid while the service's ``file`` has this ``content``: there is one service for any number of homes.
-    """
+    """A service's command to start the daemon of this home, for clients of the Python in ``prefix``. Valid
+    while the service's ``file`` has this ``content``: there is one service for any number of homes."""
 
     prefix: str
     file: str
@@ -58,12 +57,9 @@ def find() -> Discovery | None:
 
 
 def start_daemon(command: tuple[str, ...] = COMMAND) -> None:
-    """Start a daemon, detached, unless one listens already.
-
-    Blocks until it is ready. Raises :class:`DaemonUnavailable` with the end of its log if it does not
-    start, and :class:`InvalidOptions` for a broken configuration. Of several that are started at once, one
-    listens and the others end.
-    """
+    """Start a daemon, detached, unless one listens already; blocks until it is ready. Raises
+    :class:`DaemonUnavailable` with the end of its log if it does not start, and :class:`InvalidOptions` for a
+    broken configuration. Of several that are started at once, one listens and the others end."""
     load_config()
     try:
         if not runs() and not _start_service():
@@ -94,17 +90,12 @@ def _start_service() -> bool:
         return False
     if starter.prefix != sys.prefix:
         return False  # its daemon may be older than this client, which would replace it again and again
-    deadline = time.monotonic() + SERVICE_S
+    deadline, around = time.monotonic() + SERVICE_S, process.surroundings()
     while time.monotonic() < deadline:
         try:
             # Has no effect while the last daemon is stopping, so it is repeated.
             subprocess.run(
-                starter.start,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=START_S,
-                check=True,
-                **process.surroundings(),
+                starter.start, stdin=DEVNULL, capture_output=True, timeout=START_S, check=True, **around
             )
         except (OSError, subprocess.SubprocessError):
             return False
@@ -124,7 +115,7 @@ def _spawn(command: tuple[str, ...]) -> None:
                 daemon = subprocess.Popen(
                     (*command, "--log", "--ready-fd", str(started)),
                     pass_fds=(started,),
-                    stdin=subprocess.DEVNULL,
+                    stdin=DEVNULL,
                     stdout=log,
                     stderr=log,
                     start_new_session=True,
@@ -152,7 +143,6 @@ def _check_room() -> None:
 
 
 def _tail(begin: int) -> str:
-    """The last lines that the daemon logged, as the end of a sentence."""
     lines: list[str] = []
     with contextlib.suppress(FileNotFoundError), open(home.log_path(), "rb") as log:
         log.seek(begin)

@@ -1,8 +1,4 @@
-"""The client's end of the wire: requests out, responses and notifications in.
-
-A request to the daemon is a stream, as its client sees it: events, a result, a way to stop it. Changes
-of chats are a subscription.
-"""
+"""The client's end of the wire: requests out, responses and notifications in."""
 
 from __future__ import annotations
 
@@ -19,50 +15,26 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.typing import Subprotocol
 
 from localspec import home
-from localspec.errors import (
-    DaemonUnavailable,
-    InvalidOptions,
-    LocalspecError,
-    QueueFull,
-    from_dict,
-)
+from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, QueueFull, from_dict
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.jsonrpc import INVALID_PARAMS, Call, ErrorObject, Id, ProtocolFault, Response
-from localspec.protocol.messages import (
-    ModelProgress,
-    SpeculationDegraded,
-    StreamDelta,
-    StreamProgress,
-    StreamStarted,
-)
+from localspec.protocol.messages import ModelProgress, StreamDelta, StreamProgress, StreamStarted
 from localspec.protocol.requests import SessionEvent
 
 T = TypeVar("T")
-Event = StreamProgress | StreamDelta | ModelProgress | SpeculationDegraded
+Event = StreamProgress | StreamDelta | ModelProgress | messages.SpeculationDegraded
 
 UNREAD = 1024
 """most events of a subscription that wait for a slow reader; beyond that the oldest are dropped"""
 OPEN_S = 5.0
 FULL_REMEDY = "Close other clients, or raise daemon.max_connections and run `localspec daemon restart`."
-SETTINGS: dict[str, Any] = {
-    "subprotocols": [Subprotocol(messages.SUBPROTOCOL)],
-    "compression": None,
-    "max_size": None,
-    "open_timeout": OPEN_S,
-    # The system closes the socket of an ended daemon; a daemon that is merely suspended keeps it.
-    "ping_interval": None,
-    "close_timeout": 1,
-    "user_agent_header": None,
-}
 LONGEST_REFUSAL = 500
 """characters of a refusal's text"""
 
 
 class Stream(Generic[T]):
-    """Iterate over it, or over :meth:`events`, once; :meth:`result` may be awaited at any time.
-
-    The request goes on until :meth:`cancel`, :meth:`stop` or :meth:`aclose` ends it, also if nothing is read.
-    """
+    """A request, to be iterated over, or over :meth:`events`, once; :meth:`result` may be awaited at any
+    time. It goes on until :meth:`cancel`, :meth:`stop` or :meth:`aclose` ends it, also if nothing is read."""
 
     def __init__(self, id: Id, cancel: Callable[[], None]) -> None:
         self.id = id
@@ -124,10 +96,8 @@ class Stream(Generic[T]):
         with contextlib.suppress(LocalspecError):
             await self.cancel()
 
-    # Called by the client.
-
     def feed(self, event: Event | StreamStarted) -> None:
-        """Add an event."""
+        """Add an event. Called by the client, as :meth:`finish`."""
         if isinstance(event, StreamStarted):
             self.name = event.stream
             return
@@ -140,7 +110,6 @@ class Stream(Generic[T]):
         self._put(event)
 
     def finish(self, end: T | Exception) -> None:
-        """End the stream with a result or an error."""
         if not self._end.done():
             self._note_load()
             if isinstance(end, Exception):
@@ -174,15 +143,22 @@ class Subscription:
 
 
 async def open_socket() -> ClientConnection:
-    """Connect and shake hands over the home's Unix socket.
-
-    Raises :class:`DaemonUnavailable` if no daemon answers, and :class:`QueueFull` if it has no connection
-    left.
-    """
+    """Connect and shake hands over the home's Unix socket. Raises :class:`DaemonUnavailable` if no daemon
+    answers, and :class:`QueueFull` if it has no connection left."""
     # Not the path in the discovery file, where another user may listen by now: this one is checked.
     place = str(home.socket_path())
     try:
-        return await unix_connect(place, **SETTINGS)
+        return await unix_connect(
+            place,
+            subprotocols=[Subprotocol(messages.SUBPROTOCOL)],
+            compression=None,
+            max_size=None,
+            open_timeout=OPEN_S,
+            # The system closes the socket of an ended daemon; a daemon that is merely suspended keeps it.
+            ping_interval=None,
+            close_timeout=1,
+            user_agent_header=None,
+        )
     except InvalidStatus as error:
         sentence = (error.response.body or b"").decode(errors="replace").strip()[:LONGEST_REFUSAL]
         if sentence == messages.FULL:
@@ -225,7 +201,6 @@ class Wire(Requester):
         self._tasks = [asyncio.create_task(self._send_all()), asyncio.create_task(self._receive_all())]
 
     def request(self, method: str, params: object, type: type[T]) -> Stream[T]:
-        """Send a request whose result is a ``type``."""
         id = next(self._ids)
         stream: Stream[T] = Stream(id, lambda: self.notify("$/cancelRequest", messages.CancelRequest(id=id)))
         try:
@@ -259,7 +234,6 @@ class Wire(Requester):
         await self.wait_closed()
 
     async def wait_closed(self) -> None:
-        """Wait until the connection is closed, by either side."""
         sending, receiving = self._tasks
         await asyncio.wait([receiving])
         sending.cancel()
@@ -280,7 +254,7 @@ class Wire(Requester):
         except ConnectionClosed as error:
             closing = error.rcvd.reason if error.rcvd is not None else ""
             reason = f"the daemon is gone: {closing or 'connection lost'}"
-        except ProtocolFault as error:
+        except (ProtocolFault, msgspec.MsgspecError) as error:
             reason = f"the server does not speak protocol {messages.PROTOCOL}: {error}"
         finally:
             self._end(reason)
@@ -307,7 +281,7 @@ class Wire(Requester):
         kind = messages.NOTIFICATIONS.get(call.method)
         if kind is None:
             return  # from a newer daemon
-        event: Event | messages.StreamStarted | SessionEvent = _decode(call.params, kind)
+        event: Event | StreamStarted | SessionEvent = msgspec.json.decode(call.params, type=kind)
         if isinstance(event, SessionEvent):
             if self.subscription is not None:
                 self.subscription.feed(event)
@@ -322,16 +296,9 @@ def _outcome(response: Response, type: Any) -> Any:
     if response.error is not None:
         return error_of(response.error)
     try:
-        return _decode(response.result or jsonrpc.EMPTY, type)
-    except ProtocolFault as error:
-        return LocalspecError(f"the daemon's answer cannot be decoded: {error}")
-
-
-def _decode(raw: msgspec.Raw, type: Any) -> Any:
-    try:
-        return msgspec.json.decode(raw, type=type)
+        return msgspec.json.decode(response.result or jsonrpc.EMPTY, type=type)
     except msgspec.MsgspecError as error:
-        raise ProtocolFault(INVALID_PARAMS, str(error)) from None
+        return LocalspecError(f"the daemon's answer cannot be decoded: {error}")
 
 
 def error_of(error: ErrorObject) -> LocalspecError:

@@ -1,9 +1,6 @@
-"""``python -m localspec.daemon``: run the daemon in the foreground, logging to stderr or to its file.
-
-Exits 0 after a requested stop. If another daemon is listening already, exits 0 for a client or a service,
-with 69 for a user; also with 69 if it cannot become the daemon, or ``--http`` is given and the HTTP server
-cannot listen.
-"""
+"""``python -m localspec.daemon``: run the daemon in the foreground, logging to stderr or to its file. Exits 0
+after a requested stop, and for a client or a service if another daemon is listening already; with 69 if that
+is so for a user, if it cannot become the daemon, or if ``--http`` is given and that server cannot listen."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Access to the daemon: bounds on connections of its wire; the socket and the token of its HTTP server.
-
-The token has 256 bits, is the user's, and is kept across restarts.
-"""
+"""Access to the daemon: bounds on connections of its wire; the socket of its HTTP server, and the token for
+that: of 256 bits, the user's, kept across restarts."""
 
 from __future__ import annotations
 
@@ -47,18 +45,15 @@ def is_token(shown: list[str], token: str) -> bool:
 
 
 def listen(port: int) -> socket.socket:
-    """Open a TCP socket that listens at ``port``, 0 for any free port. Raises :class:`OSError`.
-
-    Its connections send without delay (TCP_NODELAY): asyncio sets that only for sockets made with the
-    protocol's number, and a second small packet would wait 40 ms for the first one's acknowledgement.
-    """
+    """Open a TCP socket that listens at ``port``, 0 for any free port. Its connections send without delay
+    (TCP_NODELAY): asyncio sets that only for sockets made with the protocol's number, and a second small
+    packet would wait 40 ms for the first one's acknowledgement. Raises :class:`OSError`."""
     listening = socket.create_server((HOST, port))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
 
 def address(listening: socket.socket) -> str:
-    """The host and port of a socket in the form of URLs."""
     host, port = listening.getsockname()
     return f"{host}:{port}"
 
@@ -70,7 +65,6 @@ def read_or_create(path: Path) -> str:
 
 
 def create(path: Path) -> str:
-    """Write a new token to ``path``, replacing the file; returns the token."""
     home.write_private(path, secrets.token_hex(32))
     token = read(path)
     if token is None:
@@ -92,11 +86,9 @@ def read(path: Path) -> str | None:
 
 class Socket(ServerConnection):
     """A connection that is aborted at the deadline of the closing handshake (``close_timeout``), and at once
-    if ``made``, the connections of its server, has more than ``most``, those shaking hands included.
-
-    A peer that sends a close frame but keeps its end of the socket open would otherwise hold its place and
-    its requests for ever: the library enforces the deadline only while something is awaited.
-    """
+    if ``made``, the connections of its server, has more than ``most``, those shaking hands included. A peer
+    that sends a close frame but keeps its end of the socket open would otherwise hold its place and its
+    requests for ever: the library enforces the deadline only while something is awaited."""
 
     _bounded = False
 
@@ -111,12 +103,10 @@ class Socket(ServerConnection):
         return not self.paused and self.state is State.OPEN
 
     def write(self, message: bytes) -> None:
-        """Send a text without waiting."""
         self.protocol.send_text(message)
         self.send_data()
 
     def abort(self) -> None:
-        """Close the connection at once."""
         self.transport.abort()
 
     def resume_writing(self) -> None:

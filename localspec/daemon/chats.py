@@ -20,26 +20,10 @@ import msgspec
 from filelock import FileLock, Timeout
 from msgspec.structs import replace
 
-from localspec.errors import (
-    FULL,
-    DaemonUnavailable,
-    DiskFull,
-    InvalidOptions,
-    LocalspecError,
-    MessageNotFound,
-    SessionNotFound,
-    StorageError,
-    of_system,
-)
-from localspec.protocol.messages import (
-    CallResult,
-    Instead,
-    SessionOpen,
-    SessionQuery,
-    SessionSummary,
-    Status,
-    StoredMessage,
-)
+from localspec import errors
+from localspec.errors import DaemonUnavailable, DiskFull, InvalidOptions, LocalspecError, SessionNotFound
+from localspec.protocol import messages as wire
+from localspec.protocol.messages import CallResult, Status, StoredMessage
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message, ToolCall
 
@@ -111,15 +95,13 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
 class TurnRequest(NamedTuple):
     """A request for an answer: to new ``content``, which replaces the user's ``message`` if one is given.
-
     With ``results`` of its calls the last answer goes on. Without either, the answer to ``message``, else the
-    last one, is generated anew; with ``instead`` the calls before it and their results stay.
-    """
+    last one, is generated anew; with ``instead`` the calls before it and their results stay."""
 
     content: str | None = None
     message: int | None = None
     results: tuple[CallResult, ...] = ()
-    instead: Instead | None = None
+    instead: wire.Instead | None = None
 
 
 class StoredTurn(NamedTuple):
@@ -165,8 +147,6 @@ class ChatStore:
     def close(self) -> None:
         self._db.close()
 
-    # Sessions.
-
     def add(self, session: Session) -> None:
         now, options = time.time(), _encode(session.options)
         row = (session.id, session.title, now, now, options, session.system)
@@ -179,13 +159,10 @@ class ChatStore:
         options = msgspec.json.decode(row[1], type=Options)
         return Session(id=id, title=row[0], options=options, system=row[2], private=private)
 
-    def is_empty(self) -> bool:
-        return self._db.execute("SELECT 1 FROM sessions LIMIT 1").fetchone() is None
-
-    def summaries(self, query: SessionQuery) -> tuple[SessionSummary, ...]:
+    def summaries(self, query: wire.SessionQuery) -> tuple[wire.SessionSummary, ...]:
         wanted = {"query": query.query.casefold(), "limit": query.limit, "offset": query.offset}
         rows = self._db.execute(LISTED, wanted)
-        return tuple(SessionSummary(*(*row, row[0].startswith(ONCE))) for row in rows)
+        return tuple(wire.SessionSummary(*(*row, row[0].startswith(ONCE))) for row in rows)
 
     def rename(self, id: str, title: str) -> None:
         self._change("UPDATE sessions SET title = ? WHERE id = ?", title, id)
@@ -199,10 +176,8 @@ class ChatStore:
         self._wipe()
 
     def fork(self, origin: Session, copy: Session, message: int | None) -> None:
-        """Add ``copy`` with the messages of ``origin`` up to and including ``message`` (None: all).
-
-        Raises :class:`SessionNotFound` if ``origin`` was deleted meanwhile, and :class:`MessageNotFound`.
-        """
+        """Add ``copy`` with the messages of ``origin`` up to and including ``message`` (None: all). Raises
+        :class:`SessionNotFound` if ``origin`` was deleted meanwhile, and :class:`MessageNotFound`."""
         with self._transaction():
             if self.find(origin.id, origin.private) is None:
                 raise SessionNotFound(f"there is no session {origin.id[:40]!r}")
@@ -215,8 +190,6 @@ class ChatStore:
                 "created, tool_calls, tool_call_id FROM messages WHERE session = ? AND id <= ? ORDER BY id",
                 (copy.id, origin.id, 2**63 - 1 if message is None else message),
             )
-
-    # Messages.
 
     def messages(self, session: str) -> tuple[StoredMessage, ...]:
         rows = self._db.execute(
@@ -231,10 +204,8 @@ class ChatStore:
 
     def begin_turn(self, session: str, turn: TurnRequest) -> StoredTurn:
         """Store the question or the results, and an empty answer; drop the messages that ``turn`` replaces.
-
         Raises :class:`SessionNotFound`, :class:`MessageNotFound`, and :class:`InvalidOptions` for a message
-        that cannot be edited or answered, and for results of other calls; then nothing is changed.
-        """
+        that cannot be edited or answered, and for results of other calls; then nothing is changed."""
         with self._transaction():
             stored = self.messages(session)
             if turn.results:
@@ -306,7 +277,7 @@ def _place(stored: tuple[StoredMessage, ...], message: int) -> int:
     for at, each in enumerate(stored):
         if each.id == message:
             return at
-    raise MessageNotFound(f"the session has no message {message}")
+    raise errors.MessageNotFound(f"the session has no message {message}")
 
 
 def _question(stored: tuple[StoredMessage, ...], turn: TurnRequest) -> tuple[str, int]:
@@ -382,10 +353,8 @@ class ChatHistory:
 
     async def open(self) -> None:
         """Open or create the file; a damaged one is set aside. Where there is no room for it, another program
-        has locked it, or it has another format, it is left alone, and chats are kept in memory.
-
-        Raises :class:`DaemonUnavailable` if another daemon has it open.
-        """
+        has locked it, or it has another format, it is left alone, and chats are kept in memory. Raises
+        :class:`DaemonUnavailable` if another daemon has it open."""
         self._private = await self._do(lambda: ChatStore(":memory:"))
         try:
             self._claim()
@@ -406,7 +375,7 @@ class ChatHistory:
             remedy = "Stop that daemon, or set LOCALSPEC_HOME to another directory for this one."
             raise DaemonUnavailable(f"another daemon uses the chat history {self._path}", remedy) from None
         except OSError as error:
-            raise of_system(error, "the chat history cannot be locked") or error from None
+            raise errors.of_system(error, "the chat history cannot be locked") or error from None
 
     async def close(self) -> None:
         await self._do(self._stored.close)
@@ -414,9 +383,7 @@ class ChatHistory:
         self._thread.shutdown()
         self._lock.release()
 
-    # Sessions.
-
-    async def new_session(self, options: Options, said: SessionOpen) -> Session:
+    async def new_session(self, options: Options, said: wire.SessionOpen) -> Session:
         id = (ONCE if said.once else "") + _new_id()
         session = Session(id=id, title="", options=options, system=said.system, private=said.private)
         await self.use(session, lambda store: store.add(session))
@@ -426,7 +393,7 @@ class ChatHistory:
         """The session of this id; raises :class:`SessionNotFound`."""
         found = await self._do(lambda: self._private.find(id, True) or self._stored.find(id, False))
         if found is None and self.problem is not None:
-            raise StorageError("earlier chats cannot be read", self.problem)
+            raise errors.StorageError("earlier chats cannot be read", self.problem)
         if found is None:
             raise SessionNotFound(f"there is no session {id[:40]!r}")
         return found
@@ -434,9 +401,10 @@ class ChatHistory:
     async def has_private(self) -> bool:
         """Return whether any session is kept in memory only, and so is lost when the daemon ends."""
         in_memory = (self._private,) if self.problem is None else (self._private, self._stored)
-        return not await self._do(lambda: all(store.is_empty() for store in in_memory))
+        any_one = wire.SessionQuery(limit=1)
+        return await self._do(lambda: any(store.summaries(any_one) for store in in_memory))
 
-    async def summaries(self, query: SessionQuery) -> tuple[SessionSummary, ...]:
+    async def summaries(self, query: wire.SessionQuery) -> tuple[wire.SessionSummary, ...]:
         """The sessions of ``query`` that are not private, the last used first."""
         return await self._do(lambda: self._stored.summaries(query))
 
@@ -463,18 +431,16 @@ class ChatHistory:
                 f"the chat history {self._path} cannot be read or written: {error}", remedy
             ) from error
         except OSError as error:
-            raise of_system(error, "the chat history cannot be read or written") or error from None
+            raise errors.of_system(error, "the chat history cannot be read or written") or error from None
 
     def _has_no_room(self) -> bool:
-        """Return True if a temporary file of :data:`ROOM` bytes cannot be written for lack of space.
-
-        Quotas and a lack of inodes are detected by writing only.
-        """
+        """Return True if a temporary file of :data:`ROOM` bytes cannot be written for lack of space: quotas
+        and a lack of inodes are detected by writing only."""
         try:
             with tempfile.TemporaryFile(dir=self._path.parent, buffering=0) as file:
                 return file.write(bytes(ROOM)) < ROOM
         except OSError as error:
-            return error.errno in FULL
+            return error.errno in errors.FULL
 
 
 def _new_id() -> str:

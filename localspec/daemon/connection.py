@@ -22,10 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Connection(Requests):
-    """Reads requests and runs them.
-
-    The end of the connection cancels its requests; the streams of chats go on for a while.
-    """
+    """Reads requests and runs them. Its end cancels them; the streams of chats go on for a while."""
 
     def __init__(self, socket: Socket, daemon: Daemon) -> None:
         limits = daemon.config.daemon
@@ -34,12 +31,10 @@ class Connection(Requests):
         self._socket = socket
         self._initialized = False
 
-    # The life of a connection.
-
     async def serve(self) -> None:
         """Answer until the client is gone and its requests have ended."""
         self.join()
-        self.daemon.events.clients.add(self.outbox)
+        self.daemon.clients.add(self.outbox)
         try:
             await self._receive_all()
         except ConnectionClosed:
@@ -48,7 +43,7 @@ class Connection(Requests):
             log.exception("a connection failed")
         finally:
             self.outbox.close(now=True)
-            self.daemon.events.clients.discard(self.outbox)
+            self.daemon.clients.discard(self.outbox)
             await self.leave()
 
     async def close(self, code: int, reason: str) -> None:
@@ -76,8 +71,6 @@ class Connection(Requests):
         self.outbox.close(now=True)
         self._spawn(self.close(CloseCode.TRY_AGAIN_LATER, "the client does not read its messages"))
         self.cancel_requests()
-
-    # Incoming messages.
 
     def _receive(self, text: str) -> None:
         try:

@@ -14,20 +14,18 @@ from localspec.config import Config, config_path, load_config
 from localspec.daemon.chats import ChatHistory, Session
 from localspec.daemon.editors import Editors
 from localspec.daemon.metrics import MetricsRegistry
-from localspec.daemon.relay import Events, Streams
+from localspec.daemon.relay import Outbox, Streams
 from localspec.daemon.suggestions import SuggestionCache
 from localspec.daemon.workers.pool import COMMAND, Pool, Program
 from localspec.errors import InvalidOptions, LocalspecError
+from localspec.protocol import jsonrpc
 from localspec.protocol.messages import SettingsState
 from localspec.protocol.requests import SessionChange, SessionEvent
 
 
 class SettingsFile:
-    """The settings as the daemon has read them at its start.
-
-    The daemon compares them with the file that it has read: a client with another environment may have
-    another ``config.toml``.
-    """
+    """The settings as the daemon has read them at its start, compared with the file that it has read: a
+    client with another environment may have another ``config.toml``."""
 
     def __init__(self, config: Config) -> None:
         self._path = config_path()
@@ -50,11 +48,9 @@ def _encode_config(config: Config) -> bytes:
 class ConnectedClient(Protocol):
     """The methods by which the daemon ends a connection."""
 
-    async def end_requests(self) -> None:
-        """Cancel every request, and wait until they are answered."""
+    async def end_requests(self) -> None: ...
 
-    async def close(self, code: int, reason: str) -> None:
-        """Send the queued messages, then close."""
+    async def close(self, code: int, reason: str) -> None: ...
 
 
 class Daemon:
@@ -64,7 +60,8 @@ class Daemon:
         self.config = config
         self.settings = SettingsFile(config)
         self.metrics = MetricsRegistry()
-        self.events = Events()
+        self.clients: set[Outbox] = set()
+        """those that may subscribe to changes of chats"""
         self.pool = Pool(config, self.metrics, worker)
         self.history = ChatHistory(home.history_path())
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -94,6 +91,9 @@ class Daemon:
         return self._turns.setdefault(session.id, asyncio.Lock())
 
     def publish(self, session: Session, change: SessionChange) -> None:
-        """Publish a change of a session, unless it is private."""
+        """Send all subscribers a change of a session, unless it is private."""
         if not session.private:
-            self.events.publish(SessionEvent(session.id, change))
+            frame = jsonrpc.notification("event", SessionEvent(session.id, change)).encode()
+            for client in self.clients:
+                if client.subscribed:
+                    client.put(frame)

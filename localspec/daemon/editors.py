@@ -30,7 +30,7 @@ class Prefetched(Receiver):
     def serves(self, query: Query) -> bool:
         """True if it answers ``query``, or what ``query`` becomes as the user types on."""
         mine = self.query
-        return mine.rest == query.rest and mine.prefix.startswith(query.prefix)
+        return mine.rest == query.rest and mine.gap.prefix.startswith(query.gap.prefix)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ from localspec.protocol.jsonrpc import shorten
 MAX_BYTES = 4 * 1024 * 1024
 CHECK_S = 10.0
 """seconds between two checks of its size: workers write into it directly"""
-OUTPUTS = (1, 2)
 LONGEST_LINE = 2000
 """characters of a message, which may repeat names given by a client"""
 _CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
@@ -40,7 +39,7 @@ def redirect() -> None:
     with home.open_log() as log:
         if (path := home.log_path()).exists():
             path.chmod(0o600)
-        for output in OUTPUTS:
+        for output in (1, 2):
             os.dup2(log.fileno(), output)
 
 
@@ -55,10 +54,7 @@ async def keep_small() -> None:
 
 def cut(log: Path, older: tuple[Path, ...]) -> None:
     """Rotate a log that is too long: its newest part to the first of ``older``, that one's to the second, ….
-
-    Workers, and the native code in them, keep the file open as long as they run. So it is copied and emptied
-    instead of renamed: they go on appending to the same file.
-    """
+    It is copied and emptied instead of renamed: workers keep the file open, and go on appending to it."""
     try:
         if log.stat().st_size <= MAX_BYTES:
             return

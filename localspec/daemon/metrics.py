@@ -53,25 +53,22 @@ class MetricsRegistry:
 
     def count_result(self, result: Result) -> None:
         """Add one generation's tokens and statistics."""
+        stats, answered = result.stats, result.completion_tokens
         self.add("tokens_total", result.prompt_tokens, kind="prompt")
         self.add("tokens_total", result.cached_tokens, kind="cached")
-        self.add("tokens_total", result.completion_tokens, kind="completion")
-        self.add("rounded_tokens_total", result.stats.rounded_tokens)
-        self._count_speed(result)
-        for name, share in result.stats.proposers.items():
+        self.add("tokens_total", answered, kind="completion")
+        self.add("rounded_tokens_total", stats.rounded_tokens)
+        for name, share in stats.proposers.items():
             self.add("drafted_tokens_total", share.drafted, proposer=name)
             self.add("accepted_tokens_total", share.accepted, proposer=name)
             self.add("proposing_seconds_total", share.seconds, proposer=name)
-        for choice, rounds in result.stats.choices.items():
+        for choice, rounds in stats.choices.items():
             self.add("rounds_total", rounds, choice=choice if choice in PROPOSERS else "other")
-        saved = result.stats.time_saved_s
+        saved = stats.time_saved_s
         # With proposer none all rounds are plain: the difference is noise of the clock.
-        if saved is not None and not all(PLAIN in choice for choice in result.stats.choices):
+        if saved is not None and not all(PLAIN in choice for choice in stats.choices):
             self.add("time_saved_seconds_total", max(saved, 0.0))
             self.add("time_lost_seconds_total", max(-saved, 0.0))
-
-    def _count_speed(self, result: Result) -> None:
-        stats, answered = result.stats, result.completion_tokens
         longest = self._values["longest_tokens"]
         longest[""] = max(longest[""], float(result.prompt_tokens + answered))
         if stats.ttft_s is not None:

@@ -1,9 +1,6 @@
 """The events of a worker on their way to a client: streams, exchanges of requests, outboxes of clients.
 
-The receiver of a generation's events is a request with its one response, or work without a client. Streamed
-answers go on without their client for a while, and can be resumed. An outbox has the messages that wait to be
-sent to one client. Putting one in never waits, so a slow reader delays no other client: one that leaves the
-buffer full for too long is dropped. Changes of chats go to all clients that have subscribed to them.
+The receiver of a generation's events is a request with its one response, or work without a client.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from localspec.protocol import jsonrpc
 from localspec.protocol.frames import DELTA, Loading, Streamed
 from localspec.protocol.jsonrpc import Id, ProtocolFault
 from localspec.protocol.messages import NOTIFICATIONS, ModelProgress, StreamProgress, StreamStarted
-from localspec.protocol.requests import Result, SessionEvent
+from localspec.protocol.requests import Result
 
 OVERFLOW = 16
 """multiple of the buffer's size at which a client is dropped without delay"""
@@ -50,10 +47,8 @@ class Subscriber:
 
 
 class Outbox(Subscriber):
-    """A queue of ``limit`` bytes; ``on_slow`` is called once it has been full for ``patience`` seconds.
-
-    A client that keeps up has no queue: its messages are written at once.
-    """
+    """The messages that wait to be sent to a client: ``limit`` bytes; ``on_slow`` is called once it has been
+    full for ``patience`` seconds. Putting one in never waits, so a slow reader delays no other client."""
 
     def __init__(self, socket: Socket, limit: int, patience: float, on_slow: Callable[[], None]) -> None:
         super().__init__()
@@ -107,20 +102,6 @@ class Outbox(Subscriber):
             self._on_slow()
         elif self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(self._patience, self._on_slow)
-
-
-class Events:
-    """Changes of chats, for all clients."""
-
-    def __init__(self) -> None:
-        self.clients: set[Outbox] = set()
-
-    def publish(self, event: SessionEvent) -> None:
-        """Send ``event`` to every subscriber."""
-        frame = jsonrpc.notification("event", event).encode()
-        for client in self.clients:
-            if client.subscribed:
-                client.put(frame)
 
 
 class Receiver:
@@ -191,7 +172,6 @@ class Exchange(Receiver):
         raise NotImplementedError
 
     def delta(self, seq: int, params: bytes) -> None:
-        """Send the delta with this number."""
         raise NotImplementedError
 
     def notify(self, event: Notified) -> None:
@@ -235,10 +215,8 @@ def _head(method: str, id: bytes) -> bytes:
 
 
 class ResumableStream(Receiver):
-    """One generation, its deltas numbered from 0, sent to its follower.
-
-    That of a session goes on without one for the ``grace`` of ``streams``.
-    """
+    """One generation, its deltas numbered from 0, sent to its follower. That of a session goes on without one
+    for the ``grace`` of ``streams``."""
 
     def __init__(self, streams: Streams, session: str | None) -> None:
         super().__init__()
@@ -253,7 +231,7 @@ class ResumableStream(Receiver):
         self._size = 0
         self._next = 0
         """the number of the next delta"""
-        self._follower: Exchange | None = None
+        self.follower: Exchange | None = None
         self._left: asyncio.Future[Result]
         """gets an error when the follower is replaced or lost"""
         self._alarm: asyncio.TimerHandle | None = None
@@ -273,10 +251,10 @@ class ResumableStream(Receiver):
         first = self._next - len(self._deltas)
         if after_seq + 1 < first:
             raise Gone(f"the deltas after number {after_seq} are no longer kept")
-        if self._follower is not None:
+        if self.follower is not None:
             self._leave("another request has resumed the stream")
         self._cancel_alarm()
-        self._follower, left = exchange, asyncio.get_running_loop().create_future()
+        self.follower, left = exchange, asyncio.get_running_loop().create_future()
         self._left = left
         for seq, params in enumerate(self._deltas, first):
             if seq > after_seq:
@@ -288,19 +266,14 @@ class ResumableStream(Receiver):
 
     # Events of the generation.
 
-    @property
-    def followed(self) -> bool:
-        """True if there is a follower."""
-        return self._follower is not None
-
     def take(self, event: Streamed) -> None:
         """Keep a delta; send the follower any event."""
         if event.method != DELTA:
-            if self._follower is not None:
-                self._follower.pass_on(event)
+            if self.follower is not None:
+                self.follower.pass_on(event)
             return
-        if self._follower is not None:
-            self._follower.delta(self._next, event.params)
+        if self.follower is not None:
+            self.follower.delta(self._next, event.params)
         self._next += 1
         self._deltas.append(event.params)
         self._size += len(event.params) + DELTA_BYTES
@@ -308,20 +281,18 @@ class ResumableStream(Receiver):
             self._size -= len(self._deltas.popleft()) + DELTA_BYTES
 
     def model_progress(self, model: str, frame: Loading) -> None:
-        if self._follower is not None:
-            self._follower.model_progress(model, frame)
+        if self.follower is not None:
+            self.follower.model_progress(model, frame)
 
     # Ends.
 
     def _leave(self, why: str) -> None:
-        """End the request of the follower."""
-        self._follower = None
+        self.follower = None
         self._left.set_exception(Gone(why, "Resume the stream, or send the request again."))
         self._left.exception()  # marks it as retrieved, as it may never be awaited
 
     def _lose(self, exchange: Exchange) -> None:
-        """Handle the loss of the client of ``exchange``."""
-        if self._follower is not exchange:
+        if self.follower is not exchange:
             return
         self._leave("the client's connection was lost")
         if self.task.done():
@@ -338,7 +309,7 @@ class ResumableStream(Receiver):
     def on_end(self, task: asyncio.Task[Result]) -> None:
         self._cancel_alarm()
         error = None if task.cancelled() else task.exception()
-        if self._follower is None and error is not None and not isinstance(error, LocalspecError):
+        if self.follower is None and error is not None and not isinstance(error, LocalspecError):
             log.error("an answer without a client failed", exc_info=error)
         self._streams.on_end(self)
 
@@ -349,10 +320,8 @@ class ResumableStream(Receiver):
 
 
 class Streams:
-    """A registry of streams: those that run, and for ``grace`` seconds those that have ended.
-
-    ``busy`` is the set of work that needs a model, which a running stream is part of.
-    """
+    """The streams that run, and for ``grace`` seconds those that have ended. ``busy`` is the set of work that
+    needs a model, which a running stream is part of."""
 
     def __init__(self, grace: float, busy: set[object]) -> None:
         self.grace = grace
@@ -383,7 +352,7 @@ class Streams:
 
     def find_unfollowed(self, session: str) -> dict[int, str]:
         """The ids of the running streams of ``session`` without a follower, by their answer's message id."""
-        streams = (each for each in self.running if each.session == session and not each.followed)
+        streams = (each for each in self.running if each.session == session and each.follower is None)
         return {each.message: each.id for each in streams if each.message is not None}
 
     async def end(self, session: str) -> None:
@@ -394,7 +363,6 @@ class Streams:
             self.drop(stream)
 
     async def close(self) -> None:
-        """Cancel every stream and wait for the ends."""
         await self._cancel(list(self.running))
 
     async def _cancel(self, streams: list[ResumableStream]) -> None:

@@ -50,13 +50,10 @@ HANDLERS: dict[str, Handler] = {
 }
 """a handler for each method; connections answer ``initialize`` and ``$/cancelRequest`` themselves"""
 
-NEED_A_MODEL = frozenset(
-    {
-        *("models/load", "session/open", "session/configure"),
-        *("chat/send", "chat/edit", "chat/regenerate", "chat/results"),
-        *("generate", "tokenize", "completion/inline", "completion/warm"),
-    }
-)
+NEED_A_MODEL = {
+    *("models/load", "session/open", "session/configure", "generate", "tokenize"),
+    *("chat/send", "chat/edit", "chat/regenerate", "chat/results", "completion/inline", "completion/warm"),
+}
 """methods that count towards the limit of all connections together, and wait for a load"""
 
 WORK = NEED_A_MODEL | {"memory/forget", "memory/prime", "session/delete"}
@@ -73,7 +70,6 @@ class Requests:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def join(self) -> None:
-        """Count as a connection of the daemon."""
         self.daemon.connections.add(self)
         self.daemon.metrics.add("connections")
         self.daemon.metrics.add("connections_opened_total")
@@ -104,7 +100,6 @@ class Requests:
             exchange.cancel()
 
     async def end_requests(self) -> None:
-        """Cancel every request, and wait until they are answered."""
         self.cancel_requests()
         await self._requests_ended()
 

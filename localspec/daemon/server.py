@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import os
 import resource
@@ -19,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from filelock import FileLock, Timeout
@@ -66,70 +65,50 @@ def raise_limit() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(WANTED_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
-        with contextlib.suppress(OSError, ValueError):
+        with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class Listener:
-    """The daemon's Unix socket, for clients of this user."""
+async def listen(daemon: Daemon, path: Path) -> Listening:
+    """Listen on the Unix socket ``path``, for clients of this user."""
+    limits = daemon.config.daemon
 
-    def __init__(self, daemon: Daemon) -> None:
-        self._daemon = daemon
-        self._most = daemon.config.daemon.max_connections
-        """the number of clients that may be connected"""
-        self._server: Listening | None = None
-
-    async def listen(self) -> str:
-        """Listen on the home's socket; returns its path."""
-        path, limits = home.socket_path(), self._daemon.config.daemon
-        path.unlink(missing_ok=True)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listening.bind(str(path))
-        path.chmod(0o600)
-        self._server = await unix_serve(
-            self._handle,
-            sock=listening,
-            origins=[None],  # a browser sends one
-            subprotocols=[Subprotocol(SUBPROTOCOL)],
-            process_request=self._admit,
-            compression=None,
-            max_size=limits.max_frame,
-            ping_interval=limits.ping_interval_s,
-            ping_timeout=limits.ping_interval_s,
-            open_timeout=OPEN_S,
-            close_timeout=CLOSE_S,
-            server_header=None,
-            create_connection=cast(Any, partial(Socket, made=set(), most=self._most + HANDSHAKES)),
-        )
-        return str(path)
-
-    def close(self) -> None:
-        """Accept no more connections; open ones stay."""
-        if self._server is not None:
-            self._server.close(close_connections=False)
-
-    async def wait_closed(self, timeout_s: float) -> None:
-        """Wait for the end of the connections, at most ``timeout_s`` seconds."""
-        if self._server is not None:
-            await asyncio.wait([asyncio.create_task(self._server.wait_closed())], timeout=timeout_s)
-
-    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+    def admit(connection: ServerConnection, request: Request) -> Response | None:
         """The refusal of a client beyond the limit; None to upgrade the connection."""
-        if len(self._daemon.connections) >= self._most:
+        if len(daemon.connections) >= limits.max_connections:
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, f"{FULL}\n")
         return None
 
-    async def _handle(self, connection: ServerConnection) -> None:
+    async def handle(connection: ServerConnection) -> None:
         assert isinstance(connection, Socket)
-        await Connection(connection, self._daemon).serve()
+        await Connection(connection, daemon).serve()
+
+    path.unlink(missing_ok=True)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listening.bind(str(path))
+    path.chmod(0o600)
+    make: Any = partial(Socket, made=set(), most=limits.max_connections + HANDSHAKES)
+    return await unix_serve(
+        handle,
+        sock=listening,
+        origins=[None],  # a browser sends one
+        subprotocols=[Subprotocol(SUBPROTOCOL)],
+        process_request=admit,
+        compression=None,
+        max_size=limits.max_frame,
+        ping_interval=limits.ping_interval_s,
+        ping_timeout=limits.ping_interval_s,
+        open_timeout=OPEN_S,
+        close_timeout=CLOSE_S,
+        server_header=None,
+        create_connection=make,
+    )
 
 
 def claim() -> FileLock | None:
-    """Take the lock of the one daemon; returns None if another one is listening already.
-
-    Waits for a daemon that is starting or stopping, and raises :class:`DaemonUnavailable` if that takes too
-    long. A discovery file left behind by a killed daemon is removed.
-    """
+    """Take the lock of the one daemon; returns None if another one is listening already. Waits for a daemon
+    that is starting or stopping, and raises :class:`DaemonUnavailable` if that takes too long. A discovery
+    file left behind by a killed daemon is removed."""
     lock, announced = FileLock(home.runtime_dir() / "daemon.lock"), home.discovery_path()
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
@@ -153,19 +132,16 @@ class DaemonServer:
     def __init__(
         self, config: Config, worker: Program = COMMAND, *, serve_http: Serve, http: bool = False
     ) -> None:
-        self._config = config
-        self._serve_http = serve_http
+        self._config, self._serve_http = config, serve_http
         self._daemon = Daemon(config, worker)
         self._daemon.http_flag = self._must_open_http = http
-        self._listener = Listener(self._daemon)
+        self._listening: Listening | None = None
         self._announced: tuple[Path, ...] = ()
         """the files by which clients find the daemon"""
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Serve until SIGTERM, SIGINT or ``daemon/shutdown``; ``on_ready`` is called once it listens.
-
-        Raises :class:`DaemonUnavailable` if the HTTP server was asked for and cannot listen at the start.
-        """
+        """Serve until SIGTERM, SIGINT or ``daemon/shutdown``; ``on_ready`` is called once it listens. Raises
+        :class:`DaemonUnavailable` if the HTTP server was asked for and cannot listen at the start."""
         daemon = self._daemon
         await daemon.history.open()
         async with AsyncExitStack() as stack:
@@ -173,7 +149,9 @@ class DaemonServer:
             # Before clients can find the daemon and stop it.
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, daemon.stopping.set)
-            daemon.http_flag |= was_left_open()
+            mark = home.left_open_path()  # of a daemon started with --http that this one replaces
+            daemon.http_flag |= mark.exists()
+            mark.unlink(missing_ok=True)
             if daemon.http_flag or self._config.http.enabled:
                 # It ends last, so that its streams end like all others.
                 await self._open_http(stack)
@@ -195,23 +173,19 @@ class DaemonServer:
             log.error("HTTP server: %s. %s", error.message, error.remedy)
 
     async def _listen(self) -> None:
-        self._daemon.socket = await self._listener.listen()
-        found = Discovery(os.getpid(), __version__, PROTOCOL, self._daemon.socket)
         # Computed once: that creates the directory, which would come back after its deletion.
-        self._announced = path, _ = home.discovery_path(), home.socket_path()
+        self._announced = path, place = home.discovery_path(), home.socket_path()
+        self._listening, self._daemon.socket = await listen(self._daemon, place), str(place)
+        found = Discovery(os.getpid(), __version__, PROTOCOL, str(place))
         try:
             home.write_private(path, msgspec.json.encode(found).decode() + "\n")
         except OSError as error:
             what = f"clients cannot find the daemon, as {path} cannot be written"
             raise (of_system(error, what) or error) from None
 
-    # Stopping.
-
     async def _stop(self) -> None:
-        """Withdraw the announcement, let answers end or cancel them, end the workers, close every socket.
-
-        New requests are refused from the start; all text generated is stored and sent.
-        """
+        """Withdraw the announcement, let answers end or cancel them, end the workers, close every socket. New
+        requests are refused from the start; all text generated is stored and sent."""
         daemon = self._daemon
         daemon.stopping.set()
         # Before any client can see it end: a client that starts the service then gets a new daemon.
@@ -219,7 +193,8 @@ class DaemonServer:
         for path in self._announced:
             with suppress(OSError):
                 path.unlink()
-        self._listener.close()
+        if self._listening is not None:
+            self._listening.close(close_connections=False)
         until = time.monotonic() + DRAIN_S
         while daemon.busy and time.monotonic() < until:
             await asyncio.sleep(DRAIN_STEP_S)
@@ -231,16 +206,9 @@ class DaemonServer:
         await asyncio.wait([ended], timeout=END_S)
         reason = "the daemon is stopping"
         await asyncio.gather(*(c.close(CloseCode.GOING_AWAY, reason) for c in tuple(daemon.connections)))
-        await self._listener.wait_closed(END_S)
+        if self._listening is not None:
+            await asyncio.wait([asyncio.create_task(self._listening.wait_closed())], timeout=END_S)
         log.info("stopped")
-
-
-def was_left_open() -> bool:
-    """True if this daemon replaces one started with ``--http``; the mark of that is removed."""
-    mark = home.left_open_path()
-    is_marked = mark.exists()
-    mark.unlink(missing_ok=True)
-    return is_marked
 
 
 def notify_supervisor(state: str) -> None:
@@ -307,8 +275,7 @@ def _run(
 
 
 async def _serve(server: DaemonServer, ready_fd: int | None, *, bounded: bool) -> None:
-    # Ends with the event loop.
-    _keeping = asyncio.create_task(keep_small()) if bounded else None
+    _keeping = asyncio.create_task(keep_small()) if bounded else None  # ends with the event loop
     await server.run(on_ready=lambda: _report_ready(ready_fd))
 
 
@@ -316,6 +283,6 @@ def _report_ready(ready_fd: int | None) -> None:
     """Report to the client or the supervisor that started this process that a daemon listens."""
     notify_supervisor("READY=1")
     if ready_fd is not None:
-        with contextlib.suppress(BrokenPipeError):  # the client is gone; others may come
+        with suppress(BrokenPipeError):  # the client is gone; others may come
             os.write(ready_fd, b"1")
         os.close(ready_fd)

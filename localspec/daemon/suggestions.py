@@ -24,18 +24,13 @@ TYPED = 128
 """most characters typed along an item"""
 TAIL = 256
 """characters before an item that are learnt with it"""
-DIGEST = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Query:
     """The parameters of a completion, by which equal ones are found; ``count``: number of answers."""
 
-    prefix: str
-    suffix: str
-    path: str | None
-    language: str | None
-    multiline: bool
+    gap: Gap
     options: Options
     count: int = 1
     invoked: bool = False
@@ -43,22 +38,15 @@ class Query:
     @cached_property
     def rest(self) -> bytes:
         """A digest of all but the prefix and the count."""
-        rest = (self.suffix, self.path, self.language, self.multiline, self.invoked, self.options)
-        return hashlib.blake2b(msgspec.msgpack.encode(rest), digest_size=DIGEST).digest()
-
-    @property
-    def gap(self) -> Gap:
-        """The gap to be filled."""
-        return Gap(self.prefix, self.suffix, self.language, self.path, self.multiline)
+        rest = (dataclasses.replace(self.gap, prefix=""), self.invoked, self.options)
+        return hashlib.blake2b(msgspec.msgpack.encode(rest), digest_size=16).digest()
 
     def after(self, text: str) -> Query:
         """The automatic completion that follows once ``text`` was accepted."""
-        return dataclasses.replace(self, prefix=self.prefix + text, count=1, invoked=False)
+        return Query(dataclasses.replace(self.gap, prefix=self.gap.prefix + text), self.options)
 
 
 class KnownAnswer(NamedTuple):
-    """The texts of an answer, and their source."""
-
     texts: tuple[str, ...]
     source: CompletionSource
 
@@ -75,10 +63,11 @@ class CachedAnswer(NamedTuple):
 
     def typed_since(self, query: Query) -> str | None:
         """The end of the prefix of ``query``, which was typed since; None if this is no answer before it."""
-        typed = len(query.prefix) - self.length
+        prefix = query.gap.prefix
+        typed = len(prefix) - self.length
         if not 0 <= typed <= TYPED or self.rest != query.rest or self.wanted < query.count:
             return None
-        return query.prefix[self.length :] if hash(query.prefix[: self.length]) == self.hash else None
+        return prefix[self.length :] if hash(prefix[: self.length]) == self.hash else None
 
 
 @dataclasses.dataclass
@@ -102,7 +91,7 @@ class SuggestionCache:
 
     def keep(self, query: Query, texts: tuple[str, ...]) -> None:
         """Store an answer, which may have no texts."""
-        prefix = query.prefix
+        prefix = query.gap.prefix
         self._answers.append(CachedAnswer(texts, query.count, len(prefix), hash(prefix), query.rest))
 
     def find(self, query: Query) -> KnownAnswer | None:
@@ -123,9 +112,9 @@ class SuggestionCache:
         """Items of these texts, for which feedback is accepted."""
         items = tuple(CompletionItem(secrets.token_hex(8), text) for text in texts)
         # Without `remember` no text before the cursor is kept.
-        before = "" if query.options.remember is False else query.prefix[-TAIL:]
+        before = "" if query.options.remember is False else query.gap.prefix[-TAIL:]
         for item in items:
-            self._shown[item.id] = Shown(before, item.text, query.path, query.options)
+            self._shown[item.id] = Shown(before, item.text, query.gap.path, query.options)
             if len(self._shown) > SHOWN:
                 del self._shown[next(iter(self._shown))]
         return items

@@ -1,7 +1,4 @@
-"""Between daemon and worker: length-prefixed msgpack frames over a socket pair.
-
-Frames carry typed structs, so a worker never sees JSON and the daemon never sees numpy.
-"""
+"""Between daemon and worker: length-prefixed msgpack frames over a socket pair."""
 
 from __future__ import annotations
 
@@ -52,10 +49,8 @@ class PairFile(msgspec.Struct, frozen=True):
 
 class Load(msgspec.Struct, frozen=True, tag=True):
     """First frame to a worker: open the target of this pair, with room for the draft model; answered by
-    Loading events and one Ready or Failed of the id :data:`LOAD`. After a Failed the worker exits.
-
-    ``free``: bytes of memory that it may use; None: all free memory.
-    """
+    Loading events and one Ready or Failed of the id :data:`LOAD`. After a Failed the worker exits. ``free``:
+    bytes of memory that it may use; None: all free memory."""
 
     pair: PairFile
     engine: EngineConfig
@@ -87,12 +82,8 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
 
 
 class TokenizeFrame(msgspec.Struct, frozen=True, tag=True):
-    """Tokenize a text or a chat; answered by one Tokenized or Failed of the same id. Tokens are returned as
-    they are.
-
-    ``start``: with the token that texts begin with. ``special``: names of special tokens are read as these
-    tokens. ``pieces``: with the bytes of each token.
-    """
+    """Tokenize a text or a chat, as :class:`~localspec.protocol.messages.Tokenize` says; answered by one
+    Tokenized or Failed of the same id."""
 
     id: int
     text: str | tuple[int, ...] | ChatPrompt
@@ -129,9 +120,7 @@ class Rest(msgspec.Struct, frozen=True, tag=True):
 
 class GrantTurn(msgspec.Struct, frozen=True, tag=True):
     """Compute for ``seconds`` from the begin of the turn with this ``number``, then answer TurnOver and wait.
-
-    Infinite seconds: compute without turns. Number 0: no turn, its seconds do not count.
-    """
+    Infinite seconds: compute without turns. Number 0: no turn, its seconds do not count."""
 
     number: int
     seconds: float
@@ -149,11 +138,9 @@ class Loading(msgspec.Struct, frozen=True, tag=True):
 
 
 class TargetReady(msgspec.Struct, frozen=True, tag=True):
-    """The target is loaded, for this reason by this backend.
-
-    ``offloaded_bytes`` of its weights are in a GPU's memory; ``sequences`` can run at once.
-    ``planned_bytes`` of memory are needed, ``mapped_bytes`` of them for pages of files.
-    """
+    """The target is loaded, for this reason by this backend. ``offloaded_bytes`` of its weights are in a
+    GPU's memory; ``sequences`` can run at once. ``planned_bytes`` of memory are needed, ``mapped_bytes`` of
+    them for pages of files."""
 
     model: str
     backend: str
@@ -207,11 +194,9 @@ class RequestEvent(msgspec.Struct, frozen=True, tag=True):
 
 
 class Streamed(NamedTuple):
-    """An event before the end of the request with this ``id``, for its client.
-
-    ``params`` of the notification ``method`` are a JSON object, to which the daemon adds the client's
-    ``request``, and the ``seq`` of a delta.
-    """
+    """An event before the end of the request with this ``id``, for its client: ``params`` of the notification
+    ``method`` are a JSON object, to which the daemon adds the client's ``request``, and the ``seq`` of a
+    delta."""
 
     id: int
     method: str
@@ -252,7 +237,6 @@ def read_frame(stream: BinaryIO, most: int) -> bytes | None:
 
 
 def make_streamed(id: int, event: StreamEvent) -> Streamed:
-    """The frame of an event of the request ``id``."""
     if isinstance(event, Progress):
         facts = {"stage": "prefill", "fraction": event.fraction, **msgspec.to_builtins(event)}
         return Streamed(id, PROGRESS, msgspec.json.encode(facts))

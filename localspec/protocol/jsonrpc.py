@@ -142,22 +142,18 @@ def _id_of(text: str | bytes) -> Id | None:
 
 
 def request(id: Id, method: str, params: Any) -> str:
-    """Encode a request."""
     return _text({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
 
 
 def notification(method: str, params: Any) -> str:
-    """Encode a notification."""
     return _text({"jsonrpc": "2.0", "method": method, "params": params})
 
 
 def result(id: Id, value: Any) -> str:
-    """Encode a success."""
     return _text({"jsonrpc": "2.0", "id": id, "result": value})
 
 
 def failure(id: Id | None, error: LocalspecError | ProtocolFault) -> str:
-    """Encode an error."""
     return _text({"jsonrpc": "2.0", "id": id, "error": describe_error(error)})
 
 

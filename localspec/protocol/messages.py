@@ -1,7 +1,4 @@
-"""The wire's methods and notifications, each defined once.
-
-:data:`METHODS` maps a method to its parameters; :func:`params_of` validates them.
-"""
+"""The wire's methods and notifications, each defined once."""
 
 from __future__ import annotations
 
@@ -511,8 +508,6 @@ class DaemonMetrics(msgspec.Struct, frozen=True):
 
 
 class TableStats(msgspec.Struct, frozen=True, kw_only=True):
-    """One table."""
-
     workspace: str | None
     """path; None: the user-wide table"""
     vocab_fp: str
@@ -529,8 +524,6 @@ class TableStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryStats(msgspec.Struct, frozen=True):
-    """All tables."""
-
     tables: tuple[TableStats, ...]
 
 

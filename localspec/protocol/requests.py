@@ -1,9 +1,7 @@
 """Requests to an engine, in process or through its worker: their settings, results and events.
 
-A worker is sent the settings of ``[engine]`` with the models that it opens. A result has the tokens with
-their source, and the statistics. The engine makes a request's events; a worker sends each of them, until the
-end, as the params of the notification that belongs to it, which the daemon passes on. Other events are those
-that a client subscribes to.
+The engine makes a request's events; a worker sends each of them, until the end, as the params of the
+notification that belongs to it, which the daemon passes on. Other events are those a client subscribes to.
 """
 
 from __future__ import annotations
@@ -19,8 +17,6 @@ from localspec.protocol.jsonrpc import FilePath, Identity, Language
 from localspec.protocol.options import Options
 
 Count = Annotated[int, Meta(ge=0, le=100_000_000)]
-
-
 ADDRESS = r"^[A-Za-z0-9_][\w.-]*:[0-9]{1,5}$"
 Address = Annotated[str, Meta(pattern=ADDRESS, title="addresses such as 192.168.1.7:50052")]
 Node = Annotated[
@@ -79,8 +75,6 @@ Priority = Literal["completion", "chat", "background"]
 CLASSES: tuple[Priority, ...] = get_args(Priority)
 PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "background": 2.0}
 """seconds without a step, or a turn on the CPU, after which one goes before those of a higher class"""
-
-
 PAIRED = re.compile(r"(\\\\|\\ud[89ab]..\\ud[c-f]..)|\\ud[89a-f]..", re.IGNORECASE)
 """backslashes and characters in JSON; what is no group is half of a surrogate pair"""
 
@@ -193,13 +187,11 @@ Prompt = TextPrompt | TokenPrompt | ChatPrompt | FimPrompt
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """One generation.
-
-    ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds; ``max_prompt_ms`` one for the
-    time before the first token, ``max_predict_ms`` one from then on. ``source`` is the request's origin, such
-    as ``chat:<session>``: what the memory learns of it, and its saved KV cache, can be forgotten by that
-    name. ``priority``: None for that of its prompt, ``completion`` for FIM and ``chat`` for all others.
-    """
+    """One generation. ``max_ms`` is a deadline over queue, prefill and decode, in milliseconds;
+    ``max_prompt_ms`` one for the time before the first token, ``max_predict_ms`` one from then on. ``source``
+    is the request's origin, such as ``chat:<session>``: what the memory learns of it, and its saved KV cache,
+    can be forgotten by that name. ``priority``: None for that of its prompt, ``completion`` for FIM and
+    ``chat`` for all others."""
 
     prompt: Prompt
     options: Options = Options()
@@ -374,16 +366,12 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 StreamEvent = Delta | Progress | Degraded
 """an event before the end of its request"""
-
-
 SessionChange = Literal["opened", "changed", "renamed", "deleted", "unsaved"]
 
 
 class SessionEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="session"):
-    """A change of a chat: opened, new messages or options, renamed, deleted.
-
-    ``unsaved``: an answer could not be stored. There are no events of private chats.
-    """
+    """A change of a chat: opened, new messages or options, renamed, deleted; ``unsaved``: an answer could not
+    be stored. There are no events of private chats."""
 
     session: str
     change: SessionChange

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localspec.completion.gap import Gap
 from localspec.daemon.suggestions import KEPT, SHOWN, TAIL, TYPED, KnownAnswer, Query, SuggestionCache
 from localspec.errors import Gone
 from localspec.protocol.options import Options
 
-QUERY = Query("x = ", "\nend", "a.py", "python", True, Options(model="m"))
+QUERY = Query(Gap("x = ", "\nend", "python", "a.py"), Options(model="m"))
 
 
 def known(*answers: tuple[Query, str]) -> SuggestionCache:
@@ -24,18 +26,16 @@ def known(*answers: tuple[Query, str]) -> SuggestionCache:
 
 @pytest.mark.parametrize(
     "other",
-    [
-        {"prefix": "y = "},
-        {"suffix": "\nother"},
-        {"path": "b.py"},
-        {"language": None},
-        {"multiline": False},
-        {"options": Options(model="n")},
-    ],
+    [{"prefix": "y = "}, {"suffix": "\nother"}, {"path": "b.py"}, {"language": None}, {"multiline": False}],
     ids=lambda other: next(iter(other)),
 )
-def test_whatever_differs_is_another_question(other: dict[str, object]) -> None:
-    assert known((QUERY, "foo(1)")).find(dataclasses.replace(QUERY, **other)) is None  # type: ignore[arg-type]
+def test_whatever_differs_is_another_question(other: dict[str, Any]) -> None:
+    gap = dataclasses.replace(QUERY.gap, **other)
+    assert known((QUERY, "foo(1)")).find(dataclasses.replace(QUERY, gap=gap)) is None
+
+
+def test_another_model_answers_another_question() -> None:
+    assert known((QUERY, "foo(1)")).find(dataclasses.replace(QUERY, options=Options(model="n"))) is None
 
 
 def test_what_is_typed_along_leaves_the_rest() -> None:
@@ -90,7 +90,7 @@ def test_only_the_last_answers_and_items_are_kept() -> None:
 @pytest.mark.parametrize(("remember", "held"), [(None, TAIL), (False, 0)])
 def test_an_item_holds_an_end_of_its_file_or_nothing(remember: bool | None, held: int) -> None:
     suggestions, options = SuggestionCache(), Options(model="m", remember=remember)
-    query = dataclasses.replace(QUERY, prefix="x" * 1_000_000, options=options)
+    query = Query(dataclasses.replace(QUERY.gap, prefix="x" * 1_000_000), options)
     (item,) = suggestions.show(query, ("text",))
     shown = suggestions.find_shown(item.id)
     assert (len(shown.before), shown.text, shown.path) == (held, "text", "a.py")
@@ -98,7 +98,7 @@ def test_an_item_holds_an_end_of_its_file_or_nothing(remember: bool | None, held
 
 @given(prefix=st.text(max_size=300), text=st.text(min_size=1, max_size=40), n=st.integers(0, 40))
 def test_typing_along_any_text(prefix: str, text: str, n: int) -> None:
-    query = dataclasses.replace(QUERY, prefix=prefix)
+    query = dataclasses.replace(QUERY, gap=dataclasses.replace(QUERY.gap, prefix=prefix))
     found = known((query, text)).find(query.after(text[:n]))
     rest = text[n:]
     assert found == (KnownAnswer((rest,), "type-through" if n else "cache") if rest.strip() else found)

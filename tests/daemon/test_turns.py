@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ class Machine:
         found, self._log = self._log, []
         return found
 
-    def _later(self, seconds: float, call: Callable[[], None]) -> Machine:
+    def _later(self, seconds: float, call: Callable[[], None]) -> Any:
         self.due = call
         return self
 

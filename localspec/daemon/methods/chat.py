@@ -1,7 +1,4 @@
-"""Methods of the sessions: open, list, read, configure, fork, close, delete; and the turns of a chat.
-
-A turn stores the question, streams the answer, and stores it as it grows.
-"""
+"""Methods of the sessions, and the turns of a chat, which store the question, and the answer as it grows."""
 
 from __future__ import annotations
 
@@ -24,15 +21,7 @@ from localspec.daemon.workers.pool import key_of
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol import messages as wire
 from localspec.protocol.frames import DELTA, Streamed, TargetReady
-from localspec.protocol.messages import (
-    ChatEdit,
-    ChatRegenerate,
-    ChatResults,
-    ChatSend,
-    ChatTurn,
-    NoParams,
-    Status,
-)
+from localspec.protocol.messages import NoParams, Status
 from localspec.protocol.options import Options, names_draft
 from localspec.protocol.requests import Channel, ChatPrompt, Message, Request, Result, ToolCall, Tools
 from localspec.tools.words import ask_in_words, limit_to_words
@@ -136,27 +125,25 @@ def _options_to_keep(options: Options, merged: Options) -> Options:
     return replace(options, model=merged.model) if names_draft(options) else options
 
 
-async def send(daemon: Daemon, exchange: Exchange, params: ChatSend) -> Result:
+async def send(daemon: Daemon, exchange: Exchange, params: wire.ChatSend) -> Result:
     return await _take_turn(daemon, exchange, params, TurnRequest(params.content))
 
 
-async def edit(daemon: Daemon, exchange: Exchange, params: ChatEdit) -> Result:
+async def edit(daemon: Daemon, exchange: Exchange, params: wire.ChatEdit) -> Result:
     return await _take_turn(daemon, exchange, params, TurnRequest(params.content, params.message))
 
 
-async def regenerate(daemon: Daemon, exchange: Exchange, params: ChatRegenerate) -> Result:
-    return await _take_turn(
-        daemon, exchange, params, TurnRequest(message=params.message, instead=params.instead)
-    )
+async def regenerate(daemon: Daemon, exchange: Exchange, params: wire.ChatRegenerate) -> Result:
+    turn = TurnRequest(message=params.message, instead=params.instead)
+    return await _take_turn(daemon, exchange, params, turn)
 
 
-async def results(daemon: Daemon, exchange: Exchange, params: ChatResults) -> Result:
-    return await _take_turn(
-        daemon, exchange, params, TurnRequest(results=params.results, instead=params.instead)
-    )
+async def results(daemon: Daemon, exchange: Exchange, params: wire.ChatResults) -> Result:
+    turn = TurnRequest(results=params.results, instead=params.instead)
+    return await _take_turn(daemon, exchange, params, turn)
 
 
-async def _take_turn(daemon: Daemon, exchange: Exchange, params: ChatTurn, turn: TurnRequest) -> Result:
+async def _take_turn(daemon: Daemon, exchange: Exchange, params: wire.ChatTurn, turn: TurnRequest) -> Result:
     """Answer as a stream, which goes on for a while when its client is lost."""
     session = await daemon.history.session(params.session)
     options = params.options.over(session.options)
@@ -170,9 +157,7 @@ async def _take_turn(daemon: Daemon, exchange: Exchange, params: ChatTurn, turn:
     )
 
 
-class Text(msgspec.Struct):
-    """The text of a delta, and its channel."""
-
+class DeltaText(msgspec.Struct):
     text: str
     channel: Channel = "answer"
 
@@ -189,7 +174,7 @@ class StoredAnswer:
 
     def take(self, event: Streamed) -> None:
         if event.method == DELTA:
-            delta = msgspec.json.decode(event.params, type=Text)
+            delta = msgspec.json.decode(event.params, type=DeltaText)
             self._text += delta.text if delta.channel == "answer" else ""
         self._stream.take(event)
 
@@ -231,9 +216,8 @@ class StoredAnswer:
                     await self._write("streaming", stored)
 
     async def _write(self, status: Status, text: str, calls: tuple[ToolCall, ...] = ()) -> None:
-        await self._daemon.history.use(
-            self._session, lambda store: store.write_answer(self._row, text, status, calls)
-        )
+        history, row = self._daemon.history, self._row
+        await history.use(self._session, lambda store: store.write_answer(row, text, status, calls))
 
 
 async def answer(
@@ -244,10 +228,8 @@ async def answer(
     options: Options,
     tools: Tools,
 ) -> Result:
-    """Answer ``turn`` with all messages before it as context; ``options`` are merged already.
-
-    The question is stored when the session's lock is taken, before anything is generated.
-    """
+    """Answer ``turn`` with all messages before it as context; ``options`` are merged already. The question is
+    stored when the session's lock is taken, before anything is generated."""
     async with AsyncExitStack() as lock:
         try:
             async with stream.waiting():

@@ -10,15 +10,11 @@ import math
 from msgspec.structs import replace
 
 from localspec.completion.finishing import finished
+from localspec.completion.gap import Gap
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.editors import Prefetched, newest
-from localspec.daemon.methods.generation import (
-    first_deadline,
-    generate,
-    merge_options,
-    nothing,
-    shorten_deadlines,
-)
+from localspec.daemon.methods import generation
+from localspec.daemon.methods.generation import generate, merge_options, nothing
 from localspec.daemon.relay import Exchange
 from localspec.daemon.suggestions import KnownAnswer, Query, Shown
 from localspec.daemon.workers.pool import key_of
@@ -48,8 +44,10 @@ async def inline(
     began = asyncio.get_running_loop().time()
     editor = daemon.editors.of(exchange.client)
     with newest(editor.requests, params.path, exchange):
-        deadline = first_deadline(params, began)
-        query = await _query(daemon, params)
+        deadline = generation.first_deadline(params, began)
+        gap = Gap(params.prefix, params.suffix, params.language, params.path, params.multiline)
+        options = await merge_options(daemon, params.options)
+        query = Query(gap, options, params.n, params.trigger == "invoked")
         # Without a path the context is unknown: requests of different programs would share answers.
         path = params.path
         found = None if path is None else await _find_known(daemon, exchange, query, path, deadline)
@@ -70,7 +68,7 @@ async def warm(daemon: Daemon, exchange: Exchange, params: messages.CompletionWa
     """Prefill a prompt in the background; the path's next completion ends that."""
     with newest(daemon.editors.of(exchange.client).ahead, params.path, exchange):
         options = replace(await merge_options(daemon, params.options), max_tokens=0)
-        query = Query(params.prefix, params.suffix, params.path, params.language, True, options)
+        query = Query(Gap(params.prefix, params.suffix, params.language, params.path), options)
         result = await generate(daemon, exchange, _request(query, params.extra, "background"))
     return messages.Warmed(result.prompt_tokens, result.prompt_tokens - result.cached_tokens)
 
@@ -88,21 +86,6 @@ async def feedback(
             shown.accepted = chars
             _teach(daemon, shown)
     return messages.NoParams()
-
-
-async def _query(daemon: Daemon, params: messages.CompletionInline) -> Query:
-    """The completion's parameters, with the options merged over the configuration's."""
-    options = await merge_options(daemon, params.options)
-    return Query(
-        params.prefix,
-        params.suffix,
-        params.path,
-        params.language,
-        params.multiline,
-        options,
-        params.n,
-        params.trigger == "invoked",
-    )
 
 
 async def _find_known(
@@ -140,7 +123,6 @@ async def _pause(exchange: Exchange, began: float, deadline: float | None) -> No
 async def _complete(
     daemon: Daemon, exchange: Exchange, query: Query, params: messages.CompletionInline, arrived: float
 ) -> messages.Completions:
-    """The model's answer."""
     now = asyncio.get_running_loop().time
     began = now()
     request = replace(
@@ -149,7 +131,7 @@ async def _complete(
         max_prompt_ms=params.max_prompt_ms,
         max_predict_ms=params.max_predict_ms,
     )
-    request = shorten_deadlines(request, began - arrived)
+    request = generation.shorten_deadlines(request, began - arrived)
     is_loaded = any(key_of(query.options) in worker.pairs for worker, _ in daemon.pool.list_loaded())
     requests = [replace(request, options=_vary_options(query.options, i)) for i in range(query.count)]
     try:
@@ -164,7 +146,7 @@ async def _complete(
         editor.answer_s = average if whole else max(took, editor.answer_s)
     results = [finished(result, query.gap) for result in raw]
     texts = tuple(dict.fromkeys(result.text for result in results if result.text))
-    if whole and query.path is not None:
+    if whole and query.gap.path is not None:
         daemon.suggestions.keep(query, texts)
     result = next((each for each in results if each.text), results[0])  # the first item's
     items = daemon.suggestions.show(query, texts)
@@ -181,7 +163,7 @@ def _answer_known(daemon: Daemon, query: Query, found: KnownAnswer, count: int) 
 
 def _prefetch(daemon: Daemon, exchange: Exchange, query: Query, extra: tuple[File, ...]) -> None:
     """Prefetch the completion ``query``, which follows if the item is accepted."""
-    path = query.path
+    path = query.gap.path
     if path is None or daemon.suggestions.find(query) is not None:
         return
     work = daemon.editors.of(exchange.client).ahead.get(path)
@@ -204,17 +186,11 @@ async def _keep_answer(daemon: Daemon, prefetched: Prefetched, extra: tuple[File
 
 
 def _request(query: Query, extra: tuple[File, ...], priority: Priority) -> Request:
+    gap = query.gap
     prompt = FimPrompt(
-        query.prefix,
-        query.suffix,
-        query.path,
-        query.language,
-        extra,
-        query.multiline,
-        tidy=True,
-        invoked=query.invoked,
+        gap.prefix, gap.suffix, gap.path, gap.language, extra, gap.multiline, tidy=True, invoked=query.invoked
     )
-    source = "run" if query.path is None else f"file:{query.path}"
+    source = "run" if gap.path is None else f"file:{gap.path}"
     return Request(prompt=prompt, options=query.options, source=source, priority=priority)
 
 

@@ -13,21 +13,11 @@ from localspec.daemon.daemon import Daemon
 from localspec.daemon.relay import Exchange, Receiver
 from localspec.daemon.workers.pool import key_of
 from localspec.errors import EngineCrashed, InvalidOptions
-from localspec.protocol import messages
+from localspec.protocol import messages, requests
 from localspec.protocol.frames import Streamed
 from localspec.protocol.messages import StreamResume
 from localspec.protocol.options import Options, check_options
-from localspec.protocol.requests import (
-    ChatPrompt,
-    FinishReason,
-    Message,
-    Prompt,
-    Request,
-    Result,
-    Stats,
-    TextPrompt,
-    TokenPrompt,
-)
+from localspec.protocol.requests import FinishReason, Prompt, Request, Result, Stats
 
 
 async def generate_text(daemon: Daemon, exchange: Exchange, params: messages.Generate) -> Result:
@@ -39,7 +29,6 @@ async def generate_text(daemon: Daemon, exchange: Exchange, params: messages.Gen
         max_predict_ms=params.max_predict_ms,
         progress=params.progress,
     )
-
     # Without a session the answer of a lost client is of no use: it is cancelled.
     return await daemon.streams.run(exchange, lambda stream: generate(daemon, stream, request))
 
@@ -51,38 +40,31 @@ async def resume(daemon: Daemon, exchange: Exchange, params: StreamResume) -> Re
 
 def _prompt(params: messages.Generate) -> Prompt:
     if [params.prompt, params.tokens, params.messages].count(None) != 2:
-        raise InvalidOptions(
-            "exactly one of prompt, tokens and messages must be given", "Give one, and drop the others."
-        )
+        what = "exactly one of prompt, tokens and messages must be given"
+        raise InvalidOptions(what, "Give one, and drop the others.")
     if params.tools and (params.raw or params.tokens is not None):
         raise InvalidOptions("tools need the chat template", "Drop tools, or give messages or a prompt.")
     if params.tokens is not None:
-        return TokenPrompt(params.tokens)
+        return requests.TokenPrompt(params.tokens)
     if params.prompt is not None and params.raw:
-        return TextPrompt(params.prompt)
-    messages = params.messages if params.prompt is None else (Message("user", params.prompt),)
+        return requests.TextPrompt(params.prompt)
+    messages = params.messages if params.prompt is None else (requests.Message("user", params.prompt),)
     if not messages:
         raise InvalidOptions("messages is empty", "Give at least one message.")
     if params.raw:
-        raise InvalidOptions(
-            "raw cannot be combined with messages, which need the chat template",
-            "Drop raw, or give a prompt.",
-        )
+        what = "raw cannot be combined with messages, which need the chat template"
+        raise InvalidOptions(what, "Drop raw, or give a prompt.")
     if params.prefilled and messages[-1].role != "assistant":
-        raise InvalidOptions(
-            "prefilled needs a message of the assistant at the end of messages",
-            "End `messages` with an assistant message, or drop prefilled.",
-        )
+        what = "prefilled needs a message of the assistant at the end of messages"
+        raise InvalidOptions(what, "End `messages` with an assistant message, or drop prefilled.")
     names = [tool.name for tool in params.tools]
     if params.tool is not None and params.tool not in names:
-        raise InvalidOptions(
-            f"there is no tool named {params.tool[:60]!r}", f"Name one of {', '.join(names)[:200]}."
-        )
+        what = f"there is no tool named {params.tool[:60]!r}"
+        raise InvalidOptions(what, f"Name one of {', '.join(names)[:200]}.")
     if params.tool_choice == "required" and not names:
-        raise InvalidOptions(
-            "a tool call is required, but there are no tools", "Give tools, or drop tool_choice."
-        )
-    return ChatPrompt(
+        what = "a tool call is required, but there are no tools"
+        raise InvalidOptions(what, "Give tools, or drop tool_choice.")
+    return requests.ChatPrompt(
         messages,
         params.prefilled,
         params.variables,
@@ -94,14 +76,10 @@ def _prompt(params: messages.Generate) -> Prompt:
 
 
 async def generate(
-    daemon: Daemon,
-    receiver: Receiver,
-    request: Request,
-    on_event: Callable[[Streamed], None] | None = None,
+    daemon: Daemon, receiver: Receiver, request: Request, on_event: Callable[[Streamed], None] | None = None
 ) -> Result:
-    """Run ``request`` on the worker that its (merged) options name; load its model first if need be.
-
-    Its events go to ``on_event``, or else to ``receiver``.
+    """Run ``request`` on the worker that its (merged) options name; load its model first if need be. Its
+    events go to ``on_event``, or else to ``receiver``.
 
     A cancel, and the end of ``max_ms`` or ``max_prompt_ms`` (which include the load), give a result with the
     text so far. A request that its worker had not read when it died is sent once more, to a new one. Raises
@@ -174,10 +152,7 @@ def absolute(path: str) -> str:
 
 async def merge_options(daemon: Daemon, options: Options) -> Options:
     """``options`` over the configuration's, including the section of their model; reads the disk, call by
-    call in their order.
-
-    Raises :class:`InvalidOptions`.
-    """
+    call in their order. Raises :class:`InvalidOptions`."""
     if options.workspace:
         absolute(options.workspace)
     async with daemon.merging:

@@ -1,9 +1,5 @@
-"""Methods of the n-gram memory, run by the command `localspec memory`.
-
-The daemon has neither numpy nor a tokenizer; a worker has both, but would have to load a model to count
-some files. ``localspec memory`` takes a moment, needs no weights, and works while other processes have the
-files open. Its messages besides the result go to the daemon's log.
-"""
+"""Methods of the n-gram memory, run by the command `localspec memory`: the daemon has neither numpy nor a
+tokenizer, and a worker would have to load a model first."""
 
 from __future__ import annotations
 
@@ -30,8 +26,6 @@ T = TypeVar("T")
 
 
 class Failure(msgspec.Struct):
-    """The part of the command's output that holds its error, if any."""
-
     error: dict[str, str] | None = None
 
 
@@ -52,10 +46,8 @@ async def forget(daemon: Daemon, exchange: Exchange, params: messages.MemoryForg
 
 
 async def forget_chat(daemon: Daemon, source: str) -> None:
-    """Forget what was learnt from a deleted chat; does nothing if there are no tables.
-
-    Neither a cancel nor the loss of the client ends this: a deleted chat cannot be deleted again.
-    """
+    """Forget what was learnt from a deleted chat, if there are tables. Neither a cancel nor the loss of the
+    client ends this: a deleted chat cannot be deleted again."""
     tables = (home.data_dir() / "memory").rglob("*.ngm")
     if not await asyncio.to_thread(any, tables):
         return
@@ -70,8 +62,7 @@ async def forget_chat(daemon: Daemon, source: str) -> None:
 
 
 async def prime(daemon: Daemon, exchange: Exchange, params: messages.MemoryPrime) -> Primed:
-    sections = daemon.pool.sections
-    options = await asyncio.to_thread(sections.merge_options, Options())
+    options = await asyncio.to_thread(daemon.pool.sections.merge_options, Options())
     arguments = [f"--model={options.model}", "--stdin"]
     if params.workspace is not None:
         arguments.append(f"--workspace={absolute(params.workspace)}")
@@ -93,14 +84,9 @@ async def _run(daemon: Daemon, exchange: Receiver, type: type[T], *arguments: st
     async with contextlib.AsyncExitStack() as turn:
         async with exchange.wait_while_needed("the request was cancelled before it began"):
             await turn.enter_async_context(daemon.memory_turn)
+        command = (*COMMAND, *arguments, "--json")
         running = await asyncio.create_subprocess_exec(
-            *COMMAND,
-            *arguments,
-            "--json",
-            stdin=PIPE,
-            stdout=PIPE,
-            start_new_session=True,
-            **process.surroundings(),
+            *command, stdin=PIPE, stdout=PIPE, start_new_session=True, **process.surroundings()
         )
         with exchange.call_on_cancel(lambda: _interrupt(running)):
             output, _ = await running.communicate(input)

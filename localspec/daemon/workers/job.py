@@ -12,10 +12,7 @@ from localspec.protocol.requests import Priority
 
 class WorkerJob:
     """A frame that a worker answers: events go to ``on_event`` as they come, the end is awaited in ``end``.
-
-    ``send`` sends the worker a frame; ``priority``: the class of a request that takes part in the turns on
-    the CPU.
-    """
+    ``priority``: the class of a request that takes part in the turns on the CPU."""
 
     def __init__(
         self,

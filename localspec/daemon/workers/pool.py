@@ -36,9 +36,6 @@ from localspec.wording import MB
 
 log = logging.getLogger(__name__)
 
-Choose = Callable[[Key, tuple[str, ...], Room], Pair]
-"""the pair that a key means, with the models of these directories, within this room"""
-
 MAX_WORKERS = 4
 MAX_NAMES = 64
 """keys kept of one worker, found without reading the disk; paths can be spelt in any number of ways"""
@@ -53,18 +50,16 @@ TICK_S = 1.0
 
 
 def choose_pair(key: Key, model_dirs: tuple[str, ...], room: Room) -> Pair:
-    """Choose the pair that a key means; reads every model on this disk if the draft is ``auto``.
-
-    Raises as :func:`localspec.models.pair.choose`.
-    """
+    """Choose the pair that a key means, as :func:`choose`; reads all models here if the draft is ``auto``."""
     return choose(key.model, key.draft, model_dirs, backend=key.backend, room=room)
 
 
 class Program(NamedTuple):
-    """The command that starts a worker, and the function that chooses the pair it opens."""
+    """The command that starts a worker, and the function that chooses the pair it opens: that of a key, with
+    the models of some directories, within some room."""
 
     command: tuple[str, ...]
-    choose: Choose = choose_pair
+    choose: Callable[[Key, tuple[str, ...], Room], Pair] = choose_pair
 
 
 class Lease(NamedTuple):
@@ -109,12 +104,9 @@ class Pool:
         self, key: Key, on_loading: Callable[[str, Loading], None], *, keep_alive_s: float | None = None
     ) -> AsyncIterator[Lease]:
         """A loaded worker and draft model, which stay while the lease is held, and ``keep_alive_s`` longer if
-        that is given.
-
-        A request that comes during a load waits for it, and gets its progress. A model whose file has
-        changed since it was chosen is loaded anew. Raises the load's error, the lookup's,
-        :class:`EngineBusy` if there is no room, :class:`ShuttingDown` after :meth:`close`.
-        """
+        that is given. A request that comes during a load waits for it, and gets its progress. A model whose
+        file has changed since it was chosen is loaded anew. Raises the load's error, the lookup's,
+        :class:`EngineBusy` if there is no room, :class:`ShuttingDown` after :meth:`close`."""
         worker, pair = await self._find_worker(key) or await self._choose_worker(key)
         async with AsyncExitStack() as used:
             progress = partial(on_loading, key.model)
@@ -143,7 +135,6 @@ class Pool:
     async def _count_user(
         self, resident: Resident, on_loading: Callable[[Loading], None], keep_alive_s: float | None
     ) -> AsyncIterator[None]:
-        """Count a user more, and wait for the load."""
         resident.users += 1
         self._forbid_chores()
         if keep_alive_s is not None:
@@ -175,11 +166,9 @@ class Pool:
         return worker.idle_left_s(self._config.daemon.idle_unload_s, time.monotonic())
 
     async def unload(self, model: str | None = None) -> list[str]:
-        """End the workers of a model, by any of its names, or all; their memory is free on return.
-
-        Returns the names of the unloaded models. Raises :class:`ModelNotFound` for an unknown name, and
-        :class:`EngineBusy` for workers in use, after the idle ones have ended.
-        """
+        """End the workers of a model, by any of its names, or all; their memory is free on return. Returns
+        the names of the unloaded models. Raises :class:`ModelNotFound` for an unknown name, and
+        :class:`EngineBusy` for workers in use, after the idle ones have ended."""
         usable = [worker for worker in self._workers if worker.usable]
         meant = usable if model is None else await self._find_meant(model, usable)
         busy = [worker for worker in meant if worker.users]
@@ -209,8 +198,6 @@ class Pool:
         await asyncio.gather(*self._tasks)
         if self._looking is not None:
             self._looking.cancel()
-
-    # Finding.
 
     def _worker_of(self, key: Key) -> WorkerProcess | None:
         return next((each for each in self._workers if each.usable and key in each.pairs), None)
@@ -243,11 +230,8 @@ class Pool:
 
     def _choose(self, key: Key, free: Callable[[str], int]) -> tuple[Pair, EngineConfig]:
         """Choose a pair that fits in the memory that is ``free`` for the target at a place, and the settings
-        to load it with; for a thread, as it reads the disk.
-
-        A model that may go to a device has no limit here: the device's driver knows its free memory, and the
-        worker queries it.
-        """
+        to load it with; for a thread, as it reads the disk. A model that may go to a device has no limit
+        here: the device's driver knows its free memory, and the worker queries it."""
         engine = self.sections.engine(key.model)
 
         def free_for(target: Model) -> int | None:
@@ -293,8 +277,6 @@ class Pool:
         places = await asyncio.to_thread(places_of, model, self._config.model_dirs)
         return [each for each in workers if each.pair.target.place in places]
 
-    # Starting.
-
     def _start(self, key: Key, pair: Pair, engine: EngineConfig) -> WorkerProcess:
         if self._closed:
             raise ShuttingDown("the daemon is stopping")
@@ -310,11 +292,10 @@ class Pool:
             self._looking = asyncio.create_task(self._look_after())
         return worker
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _load(self, worker: WorkerProcess, load: Load, leaving: Collection[Resident]) -> None:
         # Their memory is needed: they end before the load begins.
@@ -364,10 +345,8 @@ class Pool:
         self, wanted: Iterable[int], idle: list[Resident], leaving: Collection[Resident] = ()
     ) -> list[Resident]:
         """Return as many of the ``idle`` ones as must leave for the first number of ``wanted`` bytes that has
-        room, with those that are ``leaving``.
-
-        For a model that does not fit in any case none leaves: it may fit on a device, as the load finds out.
-        """
+        room, with those that are ``leaving``; none for a model that does not fit in any case: it may fit on a
+        device, as the load finds out."""
         free = [self._free([*leaving, *idle[:n]]) for n in range(len(idle) + 1)]
         enough = (n for total in wanted for n, left in enumerate(free) if total <= left)
         return idle[: next(enough, 0)]
@@ -390,8 +369,6 @@ class Pool:
         free = free_memory() + back - taken
         limit = self._config.daemon.memory_mb * MB
         return min(free, limit - sum(each.needs.total for each in others)) if limit else free
-
-    # Looking after.
 
     async def _look_after(self) -> None:
         """Until no worker is left: kill those that hang, unload those idle for too long."""

@@ -21,10 +21,8 @@ Begin = Callable[[Callable[[int], ToWorker], Callable[[Any], None]], WorkerJob]
 
 
 class Resident(ABC):
-    """A model in memory, or on its way there: of ``needs``, for some ``users``.
-
-    ``ready`` gets the result of its load, or the error; ``listeners`` get its progress.
-    """
+    """A model in memory, or on its way there: of ``needs``, for some ``users``. ``ready`` gets the result of
+    its load, or the error; ``listeners`` get its progress."""
 
     def __init__(self, needs: Needs) -> None:
         self.needs = needs
@@ -39,7 +37,6 @@ class Resident(ABC):
 
     @property
     def loaded(self) -> bool:
-        """True if the load has succeeded."""
         return self.ready.done() and not self.ready.cancelled() and self.ready.exception() is None
 
     def idle_left_s(self, limit_s: float, now: float) -> float | None:
@@ -50,25 +47,20 @@ class Resident(ABC):
         return max(0.0, self.last_used + limit_s - now)
 
     def progress(self, frame: Loading) -> None:
-        """Report the progress of its load."""
         for listener in tuple(self.listeners):
             listener(frame)
 
     @property
     @abstractmethod
-    def model(self) -> str:
-        """The model's name."""
+    def model(self) -> str: ...
 
     @abstractmethod
-    async def stop(self) -> None:
-        """Free its memory."""
+    async def stop(self) -> None: ...
 
 
 class HeldDraft(Resident):
-    """A draft model, as it is paired in ``pair``, in the worker of its target; ``ready`` gets Drafted.
-
-    ``begin`` begins a job of that worker.
-    """
+    """A draft model, as it is paired in ``pair``, in the worker of its target, in which ``begin`` begins a
+    job; ``ready`` gets Drafted."""
 
     def __init__(self, pair: Pair, draft: Model, needs: Needs, begin: Begin) -> None:
         super().__init__(needs)

@@ -10,7 +10,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol
 
 from localspec.protocol.frames import GrantTurn
 from localspec.protocol.requests import CLASSES, PATIENCE_S, Priority
@@ -24,29 +23,21 @@ DEBT_S = 0.5
 its requests were of a higher class"""
 
 
-class Handle(Protocol):
-    """A call that is due later."""
-
-    def cancel(self) -> None: ...
-
-
-def later(seconds: float, call: Callable[[], None]) -> Handle:
+def later(seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
     """Have the running event loop make a call."""
     return asyncio.get_running_loop().call_later(seconds, call)
 
 
 class Turns:
-    """The workers with requests, and the one whose turn it is. ``clock`` and ``later`` are those of tests.
-
-    A turn is a slice of time. Of the highest class of requests, the worker with the least time so far is
-    next; a lower class gets a turn when it has waited for its patience. A worker that is in a long forward
-    when its turn ends is not waited for longer than :data:`GRACE_S`: then the next one computes beside it.
-    """
+    """The workers with requests, and the one whose turn, a slice of time, it is. Of the highest class of
+    requests the worker with the least time so far is next; a lower class gets a turn when it has waited for
+    its patience. A worker that is in a long forward when its turn ends is not waited for longer than
+    :data:`GRACE_S`: then the next one computes beside it."""
 
     def __init__(
         self,
         clock: Callable[[], float] = time.monotonic,
-        later: Callable[[float, Callable[[], None]], Handle] = later,
+        later: Callable[[float, Callable[[], None]], asyncio.TimerHandle] = later,
     ) -> None:
         self.clock = clock
         self._later = later
@@ -54,7 +45,7 @@ class Turns:
         self._holder: TurnShare | None = None
         """the worker whose turn it is; None while fewer than two compute"""
         self._number = 0
-        self._overdue: Handle | None = None
+        self._overdue: asyncio.TimerHandle | None = None
 
     def join(self, share: TurnShare) -> None:
         """Let a worker compute: alone without limits, or else in turns."""
@@ -75,7 +66,6 @@ class Turns:
             self._holder.take(self._number, 0.0)
 
     def leave(self, share: TurnShare) -> None:
-        """Have the others go on without a worker."""
         self._sharing.remove(share)
         if len(self._sharing) == 1:
             self._holder = None
@@ -87,7 +77,6 @@ class Turns:
             self._next()
 
     def over(self, share: TurnShare, number: int) -> None:
-        """Note that a worker waits for its next turn."""
         if share in self._sharing:
             least = min(each.spent_s for each in self._sharing)
             share.spent_s = min(share.spent_s, least + DEBT_S)
@@ -149,7 +138,6 @@ class TurnShare:
             self._turns.hurry(self)
 
     def end(self, priority: Priority) -> None:
-        """Note the end of a request."""
         self._requests[priority] -= 1
         if not self._requests.total():
             self._turns.leave(self)
@@ -167,8 +155,6 @@ class TurnShare:
         self.waits, self.since = True, self._turns.clock()
         self.spent_s += seconds
         self._turns.over(self, number)
-
-    # Called by the turns.
 
     def free(self) -> None:
         """Have it compute without limits."""
