@@ -50,13 +50,8 @@ class Mutator(Iterator[bytes]):
         self._examples, self._pieces = examples, pieces
         self._ways: tuple[Callable[[bytearray], None], ...] = (
             *(self._change_byte, self._flip_bit, self._remove, self._repeat),
-            *(
-                self._insert_piece,
-                self._insert_noise,
-                self._cut_off,
-                self._splice,
-                *(self._replace_value,) * 4,
-            ),
+            *(self._insert_piece, self._insert_noise, self._cut_off, self._splice),
+            *(self._replace_value,) * 4,
         )
 
     def __next__(self) -> bytes:

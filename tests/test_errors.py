@@ -73,14 +73,8 @@ def test_an_error_ends_with_the_documented_exit_code(kind: type[LocalspecError])
 
 
 def test_exit_codes_are_the_documented_numbers() -> None:
-    assert {code.name: int(code) for code in ExitCode} == {
-        "OK": 0,
-        "ERROR": 1,
-        "USAGE": 2,
-        "UNAVAILABLE": 69,
-        "BUSY": 75,
-        "INTERRUPTED": 130,
-    }
+    numbers = dict(OK=0, ERROR=1, USAGE=2, UNAVAILABLE=69, BUSY=75, INTERRUPTED=130)
+    assert {code.name: int(code) for code in ExitCode} == numbers
 
 
 @pytest.mark.parametrize("data", [{}, {"code": "from_the_future"}])

@@ -140,10 +140,7 @@ class ToyBackend:
         """Add errors of up to ``noise`` to the logits of later rows. As in real backends, they depend on
         which cells were written by forwards of more than ``exact_width`` tokens, this one included."""
         self.noise, self._exact_width = noise, exact_width
-        self.capabilities = replace(
-            self.capabilities,
-            exact_width=exact_width if noise else ANY_WIDTH,
-        )
+        self.capabilities = replace(self.capabilities, exact_width=exact_width if noise else ANY_WIDTH)
 
     def open(self) -> int:
         sequence = first_free(self._cache, self.capabilities)

@@ -1,4 +1,4 @@
-"""The client's public face, over real connections to real daemons."""
+"""The client's public face, over real connections to real daemons, and events as a program reads them."""
 
 from __future__ import annotations
 
@@ -13,35 +13,16 @@ import pytest
 from websockets.asyncio.server import ServerConnection, unix_serve
 from websockets.typing import Subprotocol
 
+from localspec import errors
 from localspec.client import Client, Stream, connect, discovery
 from localspec.client.client import initialize
-from localspec.client.wire import open_socket
-from localspec.errors import (
-    DaemonUnavailable,
-    EngineBusy,
-    EngineCrashed,
-    Gone,
-    InvalidOptions,
-    LocalspecError,
-    MessageNotFound,
-    ModelInvalid,
-    ModelNotFound,
-    OutOfMemory,
-    SessionNotFound,
-    VersionSkew,
-)
+from localspec.client.wire import UNREAD, Subscription, open_socket
+from localspec.errors import DaemonUnavailable, InvalidOptions, SessionNotFound
 from localspec.home import socket_path
 from localspec.protocol import jsonrpc, messages
-from localspec.protocol.messages import (
-    ChatEdit,
-    ChatRegenerate,
-    ChatSend,
-    CompletionWarm,
-    ModelProgress,
-    StreamProgress,
-)
+from localspec.protocol.messages import ChatRegenerate, ChatSend, MemoryStats
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Message, Result, Tool
+from localspec.protocol.requests import File, Message, Result, SessionEvent, Tool
 from tests.client.conftest import echo
 from tests.waiting import soon
 
@@ -124,7 +105,7 @@ async def test_completions(shared: Path, client: Client) -> None:
     assert [item.text for item in done.items] == ["def f"]
     assert (done.result.finish_reason, done.source) == ("stop", "model")
     await client.feedback(done.items[0].id, "accepted")
-    warmed = await client.warm(CompletionWarm(path="a.py", prefix="def g", suffix="")).result()
+    warmed = await client.warm(messages.CompletionWarm(path="a.py", prefix="def g", suffix="")).result()
     assert warmed.prompt_tokens == warmed.reprefilled_tokens == 1
 
 
@@ -147,21 +128,21 @@ async def test_models_are_loaded_and_unloaded(home: Path, client: Client) -> Non
     await client.load(Options(model="large")).result()
     assert await client.unload("small") == ("small",)
     assert await client.unload() == ("large",)
-    with pytest.raises(ModelNotFound):
+    with pytest.raises(errors.ModelNotFound):
         await client.unload("neither")
     stalled = await begun(client.generate("stall"))
-    with pytest.raises(EngineBusy, match="bundled"):
+    with pytest.raises(errors.EngineBusy, match="bundled"):
         await client.unload()
     await stalled.cancel()
 
 
 async def test_errors_are_typed(shared: Path, client: Client) -> None:
-    with pytest.raises(OutOfMemory, match="no memory"):
+    with pytest.raises(errors.OutOfMemory, match="no memory"):
         await client.generate("fail").result()
-    with pytest.raises(EngineCrashed):
+    with pytest.raises(errors.EngineCrashed):
         async for _ in client.generate("kill"):
             pass
-    with pytest.raises(ModelInvalid):
+    with pytest.raises(errors.ModelInvalid):
         await client.open(options=Options(model="broken")).result()
     with pytest.raises(InvalidOptions, match="exclude each other"):
         await client.generate("x", options=Options(regex="a", choice=("b",))).result()
@@ -175,7 +156,7 @@ async def test_errors_are_typed(shared: Path, client: Client) -> None:
         await client.generate("\ud800").result()
     with pytest.raises(InvalidOptions, match="verbose"):
         await client.request("daemon/status", dict, {"verbose": True})
-    with pytest.raises(LocalspecError, match="no method") as caught:
+    with pytest.raises(errors.LocalspecError, match="no method") as caught:
         await client.request("no/such", dict)
     assert caught.value.code == "internal"
 
@@ -229,7 +210,7 @@ async def refuse(socket: ServerConnection) -> None:
     """As a daemon of another protocol does."""
     call = jsonrpc.decode(await socket.recv())
     assert isinstance(call, jsonrpc.Call)
-    await socket.send(jsonrpc.failure(call.id, VersionSkew("this daemon speaks 2")))
+    await socket.send(jsonrpc.failure(call.id, errors.VersionSkew("this daemon speaks 2")))
 
 
 async def babble(socket: ServerConnection) -> None:
@@ -238,10 +219,13 @@ async def babble(socket: ServerConnection) -> None:
 
 @pytest.mark.parametrize(
     ("say", "error", "what"),
-    [(refuse, VersionSkew, "speaks 2"), (babble, DaemonUnavailable, "does not speak")],
+    [(refuse, errors.VersionSkew, "speaks 2"), (babble, DaemonUnavailable, "does not speak")],
 )
 async def test_a_server_of_another_protocol_or_none_is_reported(
-    home: Path, say: Callable[[ServerConnection], Awaitable[None]], error: type[LocalspecError], what: str
+    home: Path,
+    say: Callable[[ServerConnection], Awaitable[None]],
+    error: type[errors.LocalspecError],
+    what: str,
 ) -> None:
     async def handle(socket: ServerConnection) -> None:
         await say(socket)
@@ -257,10 +241,10 @@ async def test_sessions_are_searched_set_copied_and_ended(home: Path, client: Cl
     session = (await client.open().result()).session
     await client.chat(ChatSend(session=session, content="hello")).result()
     question, answer = (await client.session(session)).messages
-    edit = ChatEdit(session=session, message=question.id, content="edited")
+    edit = messages.ChatEdit(session=session, message=question.id, content="edited")
     assert (await client.chat(edit).result()).text == "edited "
     assert (await client.chat(ChatRegenerate(session=session)).result()).text == "edited "
-    with pytest.raises(MessageNotFound):
+    with pytest.raises(errors.MessageNotFound):
         await client.chat(ChatRegenerate(session=session, message=answer.id)).result()
     await client.rename_session(session, "a name")
     assert await client.configure_session(session, Options(seed=1)) is None
@@ -290,11 +274,11 @@ async def test_a_stream_is_resumed_by_a_new_connection(shared: Path) -> None:
         resumed = again.resume(lost.name, lost.seq)
         replayed = other.resume(lost.name)
         assert [delta.text async for delta in _until_cancelled(replayed)] == ["stalling"]
-        with pytest.raises(Gone):
+        with pytest.raises(errors.Gone):
             await resumed.result()
         assert (replayed.name, replayed.seq) == (lost.name, 0)
         assert (await replayed.result()).finish_reason == "cancelled"
-        with pytest.raises(Gone):
+        with pytest.raises(errors.Gone):
             await again.resume("unknown").result()
 
 
@@ -305,10 +289,49 @@ async def _until_cancelled(stream: Stream[Result]) -> AsyncIterator[messages.Str
         yield delta
 
 
-@pytest.mark.parametrize("progress", [(), (ModelProgress("toy", "target", 1.0),)])
-async def test_a_stream_knows_if_it_waited_for_its_model(progress: tuple[ModelProgress, ...]) -> None:
+@pytest.mark.parametrize("progress", [(), (messages.ModelProgress("toy", "target", 1.0),)])
+async def test_a_stream_knows_if_it_waited_for_its_model(
+    progress: tuple[messages.ModelProgress, ...],
+) -> None:
     stream = Stream[None](1, lambda: None)
     for event in progress:
         stream.feed(event)
-    stream.feed(StreamProgress(1, "prefill", 0.0))
+    stream.feed(messages.StreamProgress(1, "prefill", 0.0))
     assert (stream.loaded_s is None) == (not progress)
+
+
+async def test_a_new_subscription_takes_the_place_of_the_old_one(home: Path, client: Client) -> None:
+    old = await client.subscribe()
+    new = await client.subscribe()
+    opened = await client.open().result()
+    assert [event async for event in old] == []
+    assert await soon(anext(aiter(new))) == SessionEvent(opened.session, "opened")
+
+
+async def test_it_ends_with_the_connection_however_often_it_is_asked(home: Path) -> None:
+    async with await echo() as client, await echo() as other:
+        events = await client.subscribe()
+        await other.shutdown()
+        for _ in range(2):
+            assert [event async for event in events] == []
+
+
+async def test_a_slow_reader_loses_the_oldest() -> None:
+    events = Subscription()
+    sent = [SessionEvent(str(number), "changed") for number in range(UNREAD + 10)]
+    for event in sent:
+        events.feed(event)
+    events.feed(None)
+    assert [event async for event in events] == sent[11:]
+
+
+@pytest.mark.slow
+async def test_the_memory_is_taught_shown_and_forgotten(home: Path, client: Client) -> None:
+    texts = (File("/p/a.py", "def add(a, b):\n    return a + b\n" * 3),)
+    primed = await client.prime(texts=texts, workspace="/p").result()
+    assert (primed.files, primed.skipped) == (1, 0)
+    (table,) = (await client.request("memory/stats", MemoryStats)).tables
+    assert table.workspace == "/p" and set(table.sources) == {"file:/p/a.py"}
+    forgotten = await client.forget(workspace="/p")
+    assert (forgotten.forgotten, forgotten.unit) == (1, "tables")
+    assert (await client.request("memory/stats", MemoryStats)).tables == ()

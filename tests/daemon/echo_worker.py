@@ -32,55 +32,15 @@ from localspec import home
 from localspec.errors import ModelInvalid, ModelTooLarge, OutOfMemory
 from localspec.models.fit import needs_beside, needs_of
 from localspec.models.pair import pair_from
-from localspec.protocol.frames import (
-    HEADER,
-    LOAD,
-    Cancel,
-    Drafted,
-    DropDraft,
-    FromWorker,
-    Heartbeat,
-    Load,
-    LoadDraft,
-    Loading,
-    RequestEvent,
-    Rest,
-    Stop,
-    Streamed,
-    Submit,
-    TargetReady,
-    Teach,
-    TokenizedFrame,
-    TokenizeFrame,
-    encode_frame,
-    make_streamed,
-    to_worker_decoder,
-)
+from localspec.protocol import frames, requests
+from localspec.protocol.frames import Load, RequestEvent, Submit
 from localspec.protocol.messages import Placement
-from localspec.protocol.requests import (
-    CallBegun,
-    ChatPrompt,
-    Degraded,
-    Delta,
-    Done,
-    Failed,
-    FimPrompt,
-    FinishReason,
-    Progress,
-    ProposerStats,
-    Request,
-    Result,
-    Stats,
-    TextPrompt,
-    Token,
-    TokenPrompt,
-    ToolCall,
-)
+from localspec.protocol.requests import ChatPrompt, Delta, Request, Result, Token, ToolCall
 
 BEAT_S = 0.05
 BOS = 256
 
-FIRST, SECOND = CallBegun(0, "call_1", "weather"), CallBegun(1, "call_2", "time")
+FIRST, SECOND = requests.CallBegun(0, "call_1", "weather"), requests.CallBegun(1, "call_2", "time")
 CALLS = (
     Delta("They ask ", (), "thinking"),
     Delta("for two.", (), "thinking"),
@@ -109,20 +69,20 @@ class Running:
         self.spins = said(submit.request) == "spin"
         self.stalled = said(submit.request) in ("stall", "deaf", "spin", "odd")
         self.texts = {"answer": "", "thinking": ""}
-        self.calls: dict[CallBegun, str] = {}
+        self.calls: dict[requests.CallBegun, str] = {}
         self.count = 0
 
-    def delta(self, word: str | Delta) -> Streamed:
+    def delta(self, word: str | Delta) -> frames.Streamed:
         self.count += 1
         delta = word if isinstance(word, Delta) else Delta(word, (Token(self.count, "target", len(word)),))
         if delta.call is not None:
             self.calls[delta.call] = self.calls.get(delta.call, "") + delta.text
         else:
             self.texts[delta.channel] += delta.text
-        return make_streamed(self.id, delta)
+        return frames.make_streamed(self.id, delta)
 
-    def done(self, reason: FinishReason) -> RequestEvent:
-        proposers = {"prompt-lookup": ProposerStats(drafted=4, accepted=3)}
+    def done(self, reason: requests.FinishReason) -> RequestEvent:
+        proposers = {"prompt-lookup": requests.ProposerStats(drafted=4, accepted=3)}
         result = Result(
             text=self.texts["answer"],
             thinking=self.texts["thinking"],
@@ -134,7 +94,7 @@ class Running:
             prompt_tokens=1,
             cached_tokens=0,
             completion_tokens=self.count,
-            stats=Stats(
+            stats=requests.Stats(
                 rounds=self.count,
                 drafted=4,
                 accepted=3,
@@ -142,18 +102,18 @@ class Running:
                 choices={"prompt-lookup": self.count},
             ),
         )
-        return RequestEvent(self.id, Done(result))
+        return RequestEvent(self.id, requests.Done(result))
 
 
 def said(request: Request) -> str:
     match request.prompt:
         case ChatPrompt(messages):
             return messages[-1].content
-        case TextPrompt(text):
+        case requests.TextPrompt(text):
             return text
-        case TokenPrompt(tokens):
+        case requests.TokenPrompt(tokens):
             return " ".join(map(str, tokens))
-        case FimPrompt(prefix=prefix):
+        case requests.FimPrompt(prefix=prefix):
             return prefix.rpartition("\n")[2]
 
 
@@ -227,67 +187,73 @@ class EchoWorker:
             return
         self.beaten = now
         self.steps += not any(running.spins for running in self.running.values())
-        self.send(Heartbeat(self.steps, 0.0))
+        self.send(frames.Heartbeat(self.steps, 0.0))
 
     def receive(self) -> None:
-        (length,) = HEADER.unpack(self.exactly(HEADER.size))
-        match to_worker_decoder.decode(self.exactly(length)):
+        (length,) = frames.HEADER.unpack(self.exactly(frames.HEADER.size))
+        match frames.to_worker_decoder.decode(self.exactly(length)):
             case Load() as load:
                 self.load, self.name = load, called(load)
                 self.open(load)
-            case LoadDraft() as load_draft:
+            case frames.LoadDraft() as load_draft:
                 self.draft(load_draft)
-            case DropDraft(id):
-                self.send(RequestEvent(id, Drafted()))
+            case frames.DropDraft(id):
+                self.send(RequestEvent(id, frames.Drafted()))
             case Submit() as submit:
                 self.submit(submit)
-            case Cancel(id) if id in self.running and not self.running[id].deaf:
+            case frames.Cancel(id) if id in self.running and not self.running[id].deaf:
                 self.send(self.running.pop(id).done("cancelled"))
-            case TokenizeFrame(id, text, start, _, pieces):
+            case frames.TokenizeFrame(id, text, start, _, pieces):
                 tokens = (BOS,) * start + tuple(octets(text))
-                found = TokenizedFrame(tokens, tuple(bytes([token % 256]) for token in tokens) * pieces)
+                found = frames.TokenizedFrame(
+                    tokens, tuple(bytes([token % 256]) for token in tokens) * pieces
+                )
                 self.send(RequestEvent(id, found))
-            case Teach(text=text):
+            case frames.Teach(text=text):
                 (home.cache_dir() / "taught").write_text(text)
-            case Rest(allowed) if self.name == "other":
+            case frames.Rest(allowed) if self.name == "other":
                 (home.cache_dir() / "rest of other").write_text(str(allowed))
-            case Stop():
+            case frames.Stop():
                 self.leave()
                 sys.exit(0)
 
     def open(self, load: Load) -> None:
-        self.send(RequestEvent(LOAD, Loading("weights", 0.5)))
+        self.send(RequestEvent(frames.LOAD, frames.Loading("weights", 0.5)))
         pair = pair_from(load.pair)
         if self.name == "broken":
-            self.send(RequestEvent(LOAD, Failed(ModelInvalid("this model is broken").as_dict())))
+            self.send(
+                RequestEvent(frames.LOAD, requests.Failed(ModelInvalid("this model is broken").as_dict()))
+            )
             sys.exit(1)
         if self.name == "dies":
             os._exit(7)
         if self.name.startswith("gate:"):
             Path(self.name.removeprefix("gate:")).read_text()
         while self.name == "slow":
-            self.send(Heartbeat(0, 0.0))
+            self.send(frames.Heartbeat(0, 0.0))
             time.sleep(BEAT_S)
         backend = load.pair.target.description.backend
         planned = needs_of(pair.target, None, load.engine).total if pair.target.path.exists() else 0
-        ready = TargetReady(
+        ready = frames.TargetReady(
             self.name, backend, 4096, "it echoes", 0, 1, planned, 0, Placement(("Some GPU",), 3, 4)
         )
-        self.send(RequestEvent(LOAD, ready))
+        self.send(RequestEvent(frames.LOAD, ready))
 
-    def draft(self, load: LoadDraft) -> None:
+    def draft(self, load: frames.LoadDraft) -> None:
         pair = pair_from(load.pair)
         assert pair.draft is not None and self.load is not None
-        self.send(RequestEvent(load.id, Loading("draft", 0.5)))
+        self.send(RequestEvent(load.id, frames.Loading("draft", 0.5)))
         name, needs = pair.draft.path.stem, needs_beside(pair.target, pair.draft, self.load.engine, 1)
         if name.startswith("waits"):
             (pair.draft.path.parent / "gate").read_text()
         if "broken" in name and pair.drafter.asked:
-            self.send(RequestEvent(load.id, Failed(ModelInvalid("this draft is broken").as_dict())))
+            self.send(RequestEvent(load.id, requests.Failed(ModelInvalid("this draft is broken").as_dict())))
         elif pair.drafter.asked and load.free is not None and needs.total > load.free:
-            self.send(RequestEvent(load.id, Failed(ModelTooLarge("it has no room").as_dict())))
+            self.send(RequestEvent(load.id, requests.Failed(ModelTooLarge("it has no room").as_dict())))
         else:
-            self.send(RequestEvent(load.id, Drafted("broken" not in name, "it was wanted", needs.total)))
+            self.send(
+                RequestEvent(load.id, frames.Drafted("broken" not in name, "it was wanted", needs.total))
+            )
 
     def leave(self) -> None:
         """Write the cache of the last chat, as late as was requested."""
@@ -298,13 +264,19 @@ class EchoWorker:
 
     def submit(self, submit: Submit) -> None:
         self.source = submit.request.source
-        self.send(make_streamed(submit.id, Progress()))
+        self.send(frames.make_streamed(submit.id, requests.Progress()))
         match said(submit.request), (submit.request.options.seed or 0) % 2:
             case ("fail", _) | ("odd", 1):
-                self.send(RequestEvent(submit.id, Failed(OutOfMemory("no memory is left").as_dict())))
+                self.send(
+                    RequestEvent(submit.id, requests.Failed(OutOfMemory("no memory is left").as_dict()))
+                )
                 return
             case "degrade", _:
-                self.send(make_streamed(submit.id, Degraded("draft", "prompt-lookup", "the draft is slow")))
+                self.send(
+                    frames.make_streamed(
+                        submit.id, requests.Degraded("draft", "prompt-lookup", "the draft is slow")
+                    )
+                )
         assert self.load is not None
         self.running[submit.id] = Running(submit, self.load)
 
@@ -316,8 +288,8 @@ class EchoWorker:
             del self.running[running.id]
             self.send(running.done("stop"))
 
-    def send(self, frame: FromWorker) -> None:
-        self.wire.sendall(encode_frame(frame))
+    def send(self, frame: frames.FromWorker) -> None:
+        self.wire.sendall(frames.encode_frame(frame))
 
     def exactly(self, size: int) -> bytes:
         data = b""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -137,11 +138,8 @@ async def test_a_cancelled_one_is_neither_kept_nor_looked_ahead(client: Raw) -> 
 
 
 async def test_a_warm_prompt_gives_way_to_a_completion(client: Raw) -> None:
-    editor = Editor(client, "warm.py")
-    warmed = await editor.call("completion/warm", prefix="x", suffix="")
-    assert warmed == {"prompt_tokens": 1, "reprefilled_tokens": 1}
     await client.ask(1, "completion/warm", prefix="stall", suffix="", path="warm.py")
-    assert text(await editor.complete("now")) == "now"
+    assert text(await Editor(client, "warm.py").complete("now")) == "now"
     assert "result" in await client.response(1)
 
 
@@ -161,8 +159,6 @@ async def test_feedback_is_counted(start: StartDaemon) -> None:
         }
         assert counted == {"shown": 1, "partial": 2, "accepted": 1, "dismissed": 1}
         assert totals["localspec_accepted_chars_total"] == len("one two")
-        unknown = await client.call(1, "completion/feedback", item="x", event="shown")
-        assert code(unknown) == "gone"
 
 
 @pytest.mark.slow
@@ -196,12 +192,6 @@ async def test_a_real_model_completes_looks_ahead_and_reads_little_again(
         assert other["reprefilled_tokens"] <= 4, "what was looked ahead and cancelled left its prompt"
         hurried = await editor.complete("def fib(n):\n    y = ", "\n", max_ms=1)
         assert hurried["items"] == [] and hurried["result"]["finish_reason"] == "deadline"
-
-
-async def test_several_answers_are_given_though_one_is_known(client: Raw) -> None:
-    editor = Editor(client, "known.py", options={"temperature": 0.8})
-    sources = [(await editor.complete("several", n=n))["source"] for n in (1, 3, 3, 2, 1)]
-    assert sources == ["model", "model", "cache", "cache", "cache"]
 
 
 @pytest.mark.slow
@@ -245,3 +235,33 @@ async def test_what_is_accepted_is_learnt_by_whatever_name_the_model_was_loaded(
         await until(lambda: taught.exists() and taught.read_text() != "", "it was taught")
         assert taught.read_text() == "x = 1\none twoone two"
         assert len((await client.result(2, "daemon/status"))["models"]) == 1
+
+
+@pytest.mark.slow
+async def test_while_a_question_waits_a_newer_one_spares_the_model(client: Raw) -> None:
+
+    async def ask(id: int, prefix: str, **more: object) -> None:
+        await client.ask(id, "completion/inline", prefix=prefix, suffix="", path="pace.py", **more)
+
+    async def at_work() -> bool:
+        status = await client.result("status", "daemon/status")
+        return any(model["running"] for model in status["models"])
+
+    async def at_work_when_replaced(id: int, after_s: float) -> bool:
+        await ask(id, f"{id}\nstall")
+        began, start = False, time.monotonic()
+        while time.monotonic() - start < after_s:
+            began = began or await at_work()
+        await ask(id + 1, f"newer {id}", trigger="invoked")
+        assert (await client.response(id))["result"]["result"]["finish_reason"] == "cancelled"
+        assert (await client.response(id + 1))["result"]["items"]
+        return began
+
+    await ask(1, "loaded")
+    assert (await client.response(1))["result"]["items"]
+    assert await at_work_when_replaced(2, after_s=1.0), "the first is begun at once"
+    # This model is known to be slow now. A machine that sleeps in between is given another chance.
+    assert any([not await at_work_when_replaced(id, after_s=0.1) for id in range(4, 14, 2)])
+    # A request with a short deadline does not wait until it.
+    await ask(20, "20\nword", max_ms=250)
+    assert (await client.response(20))["result"]["items"]

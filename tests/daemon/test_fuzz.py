@@ -24,8 +24,6 @@ from tests.waiting import DEADLINE_S, soon
 pytestmark = pytest.mark.slow
 
 MESSAGES = share(6000)
-LYING = b"\x81\xff" + (2**63).to_bytes(8, "big") + bytes(4)
-"""the beginning of a text of so many bytes"""
 
 
 def closed_with(daemon: DaemonProcess, said: bytes) -> bytes:
@@ -47,21 +45,6 @@ def closed_with(daemon: DaemonProcess, said: bytes) -> bytes:
 )
 def test_a_client_that_answers_no_ping_is_closed(start: StartDaemon, said: bytes) -> None:
     closed_with(start(ping_interval_s=0.2), said)
-
-
-def test_a_client_that_breaks_the_protocol_is_closed_without_waiting(start: StartDaemon) -> None:
-    daemon = start(max_frame=65536, ping_interval_s=600)
-    for said, code in (
-        (b"\x81\x02{}", 1002),  # not masked
-        (b"\xc1" + masked(1, b"{}")[1:], 1002),
-        (masked(1, b"\xff"), 1007),
-        (masked(9, bytes(126)), 1002),
-        (masked(8, b"\x03"), 1002),
-        (masked(3, b""), 1002),
-        (LYING, 1009),
-        (masked(1, bytes(1 << 17))[:70], 1009),
-    ):
-        assert code.to_bytes(2, "big") in closed_with(daemon, said), said[:20]
 
 
 async def test_damaged_messages_are_answered_or_end_their_connection(start: StartDaemon) -> None:

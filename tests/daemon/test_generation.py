@@ -19,14 +19,6 @@ from tests.daemon.harness import INITIALIZE, DaemonProcess, Raw, code, raw, text
 from tests.waiting import until
 
 
-async def test_streams_the_text_and_ends_with_it(client: Raw) -> None:
-    result = await client.result(1, "generate", prompt="one two three")
-    assert result["text"] == "one two three " == texts(client.seen, 1)
-    assert result["finish_reason"] == "stop"
-    stages = [f["params"]["stage"] for f in client.seen if f.get("method") == "stream/progress"]
-    assert stages == ["queued", "prefill"]
-
-
 async def test_a_prompt_goes_through_the_template_unless_raw(client: Raw) -> None:
     chat = {"type": "chat", "messages": [{"role": "user", "content": "prompt"}]}
     for params, expected in (
@@ -73,18 +65,6 @@ async def test_options_are_merged_over_the_configuration(client: Raw) -> None:
     result = await client.result(1, "generate", prompt="options", options=wanted)
     expected = {"model": "bundled", "proposer": "auto", "backend": "auto", **wanted}
     assert json.loads(result["text"]) == expected
-
-
-async def test_cancel_is_a_result_and_the_only_one(client: Raw) -> None:
-    await client.begin(1, "generate", prompt="stall")
-    for _ in range(3):
-        await client.notify("$/cancelRequest", id=1)
-    result = (await client.response(1))["result"]
-    assert (result["finish_reason"], result["text"]) == ("cancelled", "stalling")
-    client.seen.clear()
-    await client.call(2, "generate", prompt="hello")
-    assert [f for f in client.seen if f.get("id") == 1] == []
-    assert texts(client.seen, 1) == ""
 
 
 async def test_a_request_can_be_cancelled_before_its_model_is_loaded(client: Raw, tmp_path: Path) -> None:
@@ -151,19 +131,6 @@ async def test_a_newer_completion_for_a_path_replaces_the_older(client: Raw, oth
     assert replaced["result"]["finish_reason"] == "cancelled"
     assert (await client.response(3))["result"]["items"][0]["text"] == "new"
     assert (await client.result(4, "daemon/status"))["running"] == 2
-
-
-async def test_failures_and_degradation_are_reported(client: Raw) -> None:
-    assert code(await client.call(1, "generate", prompt="fail")) == "out_of_memory"
-    client.seen.clear()
-    assert "result" in await client.call(2, "generate", prompt="degrade")
-    (degraded,) = [f for f in client.seen if f.get("method") == "speculation/degraded"]
-    assert degraded["params"] == {
-        "request": 2,
-        "from": "draft",
-        "to": "prompt-lookup",
-        "reason": "the draft is slow",
-    }
 
 
 @pytest.mark.slow

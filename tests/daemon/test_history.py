@@ -31,19 +31,6 @@ def stored(daemon: DaemonProcess) -> list[tuple[str, str, str]]:
     return rows
 
 
-async def test_a_turn_sees_the_system_prompt_and_all_before_it(client: Raw) -> None:
-    session = await open_session(client, system="be brief")
-    await client.call(1, "chat/send", session=session, content="hello")
-    answer = await client.result(2, "chat/send", session=session, content="prompt")
-    assert [(m["role"], m["content"]) for m in json.loads(answer["text"])["messages"]] == [
-        ("system", "be brief"),
-        ("user", "hello"),
-        ("assistant", "hello "),
-        ("user", "prompt"),
-    ]
-    assert (await content(client, session))[:2] == [("user", "hello"), ("assistant", "hello ")]
-
-
 async def test_a_failed_answer_leaves_a_history_that_alternates(daemon: DaemonProcess, client: Raw) -> None:
     session = await open_session(client)
     assert code(await client.call(1, "chat/send", session=session, content="fail")) == "out_of_memory"

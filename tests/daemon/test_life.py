@@ -43,9 +43,8 @@ def test_what_it_leaves_on_disk_is_private(daemon: DaemonProcess) -> None:
         "protocol": 1,
         "socket": str(daemon.home / "runtime" / "daemon.sock"),
     }
-    for name in ("runtime/daemon.json", "runtime/daemon.sock", "data/history.sqlite"):
-        assert mode(daemon.home / name) == 0o600, name
-    for name in ("data/history.sqlite-wal", "data/history.sqlite-shm"):
+    history = ("history.sqlite", "history.sqlite-wal", "history.sqlite-shm")
+    for name in ("runtime/daemon.json", "runtime/daemon.sock", *(f"data/{each}" for each in history)):
         assert mode(daemon.home / name) == 0o600, name
     for name in ("runtime", "data"):
         assert mode(daemon.home / name) == 0o700, name
@@ -204,11 +203,6 @@ async def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: 
     until_sync(lambda: gone(worker), "the worker is gone")
     assert first.discovery_path.exists()
     assert start().found.pid != first.found.pid
-
-
-async def answered(daemon: DaemonProcess, prompt: str) -> str:
-    async with raw(daemon) as client:
-        return str((await client.result(1, "generate", prompt=prompt, options={"max_tokens": 4}))["text"])
 
 
 @pytest.fixture(params=["path", "abstract"])

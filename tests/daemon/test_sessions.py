@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -17,8 +18,7 @@ from localspec.daemon.server import DaemonServer
 from localspec.http.server import serve_http
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.echo_daemon import WORKER
-from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw, texts, write_config
-from tests.daemon.test_events import events, subscribe
+from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Frame, Raw, code, raw, texts, write_config
 from tests.daemon.test_history import content, open_session, stored
 from tests.daemon.test_store import anywhere, fill
 from tests.daemon.test_streams import Lines, begin
@@ -153,38 +153,6 @@ async def test_an_edit_waits_for_the_answer_that_streams(client: Raw, other: Raw
     # Its answer is no longer there when its turn has come.
     assert code(await other.response(2)) == "message_not_found"
     assert await content(client, session) == [("user", "edited"), ("assistant", "edited ")]
-
-
-async def test_edits_of_many_connections_leave_one_straight_history(daemon: DaemonProcess) -> None:
-    async def one(session: str, seed: int) -> set[str]:
-        chance, endings = random.Random(seed), set()
-        async with raw(daemon) as client:
-            for id in range(12):
-                known = await ids(client, session)
-                said: dict[str, Any] = {"content": f"said {seed} {id}"}
-                message: dict[str, Any] = {"message": chance.choice(known or [1])}
-                methods = {
-                    "chat/send": said,
-                    "chat/edit": said | message,
-                    "chat/regenerate": message,
-                    "session/fork": message,
-                }
-                method, params = chance.choice(list(methods.items()))
-                answer = await client.call(id, method, session=session, **params)
-                endings.add("ok" if "result" in answer else code(answer))
-        return endings
-
-    async with raw(daemon) as client:
-        session = await open_session(client)
-        endings = set().union(*await asyncio.gather(*(one(session, seed) for seed in range(6))))
-        assert "ok" in endings and endings <= {"ok", "message_not_found", "invalid_options"}
-        messages = (await get(client, session))["messages"]
-        assert [m["role"] for m in messages] == ["user", "assistant"] * (len(messages) // 2)
-        for question, answer in zip(messages[::2], messages[1::2], strict=True):
-            assert answer["content"] == question["content"] + " "
-            assert answer["status"] == question["status"] == "complete"
-        assert [m["id"] for m in messages] == sorted({m["id"] for m in messages})
-    assert "Traceback" not in daemon.log()
 
 
 @pytest.mark.parametrize("private", [False, True])
@@ -337,3 +305,25 @@ async def test_a_full_disk_takes_no_answer_from_its_reader(
         assert statuses == ["complete", "failed", "complete", "complete"]
         await client.call(4, "daemon/shutdown")
     await soon(living)
+
+
+def events(frames: Sequence[Frame]) -> list[dict[str, Any]]:
+    return [frame["params"] for frame in frames if frame.get("method") == "event"]
+
+
+async def subscribe(client: Raw) -> None:
+    assert await client.result("subscribe", "events/subscribe") == {}
+
+
+async def test_events_of_chats_hold_no_text_and_private_chats_have_none(client: Raw, other: Raw) -> None:
+    await subscribe(other)
+    opened = []
+    for private in (True, False):
+        session = (await client.result(1, "session/open", private=private))["session"]
+        await client.call(2, "chat/send", session=session, content="confidential")
+        opened.append(session)
+    await other.result("status", "daemon/status")
+    told = events(other.seen)
+    assert [event.pop("change") for event in told] == ["opened", "changed", "changed"]
+    assert told == 3 * [{"kind": "session", "session": opened[1]}]
+    assert events(client.seen) == []

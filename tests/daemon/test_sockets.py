@@ -25,8 +25,6 @@ from tests.daemon.handshake import answer, request
 from tests.daemon.harness import DaemonProcess, raw
 from tests.waiting import DEADLINE_S, soon
 
-FOREIGN_ORIGINS = ("http://localhost", "https://example.org", "null", "", "vscode-file://vscode-app")
-
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[DaemonProcess]:
@@ -49,13 +47,8 @@ def test_lets_in(daemon: DaemonProcess, headers: dict[str, str | None]) -> None:
 @pytest.mark.parametrize(
     ("status", "headers"),
     [
-        *((403, {"Origin": origin}) for origin in FOREIGN_ORIGINS),
-        (400, {"Sec-WebSocket-Protocol": None}),
-        (400, {"Sec-WebSocket-Protocol": "localspec.v2"}),
-        (400, {"Sec-WebSocket-Protocol": ",;,"}),
-        (400, {"Sec-WebSocket-Key": "short"}),
-        (400, {"Sec-WebSocket-Version": "8"}),
-        (426, {"Upgrade": None}),
+        *((403, {"Origin": origin}) for origin in ("http://localhost", "null", "")),
+        *((400, {"Sec-WebSocket-Protocol": protocol}) for protocol in (None, "localspec.v2")),
     ],
 )
 def test_refuses_before_the_upgrade(
@@ -74,9 +67,6 @@ def test_repeated_origins_are_refused(daemon: DaemonProcess) -> None:
     "data",
     [
         b"\x16\x03\x01" + bytes(200) + b"\r\n",
-        b"\r\n" * 50,
-        b"GET / HTTP/1.1\r\n: x\r\n\r\n",
-        b"GET / HTTP/9\r\n\r\n",
         b"nonsense\r\n\r\n",
     ],
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -64,23 +63,6 @@ def deltas(frames: list[Frame], id: int) -> list[tuple[int, str]]:
     return [(delta["seq"], delta["text"]) for delta in sent if delta["request"] == id]
 
 
-async def test_every_stream_is_named_before_anything_else_is_sent(client: Raw) -> None:
-    session = await open_session(client)
-    asked = [
-        ("generate", {"prompt": "a"}),
-        ("chat/send", {"session": session, "content": "a"}),
-        ("chat/regenerate", {"session": session}),
-    ]
-    names = set()
-    for id, (method, params) in enumerate(asked):
-        client.seen.clear()
-        await client.call(id, method, **params)
-        assert client.seen[0]["method"] == "stream/started"
-        assert client.seen[0]["params"]["request"] == id
-        names.add(client.seen[0]["params"]["stream"])
-    assert len(names) == 3 and all(len(name) == 32 for name in names)
-
-
 @pytest.mark.slow
 async def test_a_lost_chat_goes_on_and_is_picked_up_by_another_connection(
     start: StartDaemon, lines: Lines
@@ -129,29 +111,6 @@ async def test_a_stream_can_be_resumed_after_every_number(client: Raw, other: Ra
         ended = await other.result(id, "stream/resume", stream=stream, after_seq=after)
         assert deltas(other.seen, id) == said[after + 1 :] and ended["text"] == "onetwothreefour"
     assert code(await other.call(1, "stream/resume", stream=stream, after_seq=4)) == "invalid_options"
-
-
-@pytest.mark.slow
-async def test_a_reader_that_loses_its_connection_repeatedly_misses_nothing(
-    daemon: DaemonProcess,
-) -> None:
-    chance, end = random.Random(1), None
-    async with raw(daemon) as client:
-        stream = await begin(client, await open_session(client), "flood 5000 7")
-        read = deltas(client.seen, 1)
-        client.socket.transport.abort()
-    while end is None:
-        async with raw(daemon) as client:
-            await client.ask(2, "stream/resume", stream=stream, after_seq=read[-1][0])
-            for _ in range(chance.randrange(1, 900)):
-                frame = await client.next()
-                read += deltas([frame], 2)
-                if frame.get("id") == 2:
-                    end = frame["result"]["text"]
-                    break
-            client.socket.transport.abort()
-    assert [seq for seq, _ in read] == list(range(len(read)))
-    assert "".join(text for _, text in read) == end == "x" * 35_000
 
 
 async def test_a_takeover_ends_the_other_request_and_alone_can_cancel(client: Raw, other: Raw) -> None:
@@ -236,13 +195,6 @@ async def test_what_is_no_longer_kept_is_gone_and_the_stream_is_not(start: Start
         assert code(await client.call(2, "stream/resume", stream=stream)) == "gone"
         ended = await client.call(3, "stream/resume", stream=stream, after_seq=last)
         assert len(ended["result"]["text"]) == 3_000_000 and deltas(client.seen, 3) == []
-
-
-async def test_a_refused_resume_takes_nothing_from_the_follower(client: Raw, other: Raw) -> None:
-    stream = await begin(client, await open_session(client), "stall")
-    assert code(await other.call(1, "stream/resume", stream=stream, after_seq=5)) == "invalid_options"
-    await client.notify("$/cancelRequest", id=1)
-    assert (await client.response(1))["result"]["text"] == "stalling" == texts(client.seen, 1)
 
 
 async def test_the_streams_that_ended_last_are_kept(client: Raw) -> None:

@@ -1,30 +1,18 @@
-"""Each method's parameters, by name."""
+"""Each method's parameters, by name, and the one JSON object that `run --json` and answers are."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
 
-from localspec.protocol import jsonrpc
+from localspec.protocol import jsonrpc, messages
 from localspec.protocol.jsonrpc import Call, Params, ProtocolFault
-from localspec.protocol.messages import (
-    METHODS,
-    NOTIFICATIONS,
-    CallResult,
-    ClientInfo,
-    LoadedModel,
-    ModelList,
-    SpeculationDegraded,
-    params_of,
-)
+from localspec.protocol.messages import METHODS, params_of
 from localspec.protocol.options import Options
-from localspec.protocol.requests import (
-    File,
-    Message,
-    SessionEvent,
-)
+from localspec.protocol.requests import File, Message, ProposerStats, Result, Stats, Token
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "initialize": {"protocol": 1, "client": {"name": "vim", "version": "9"}},
@@ -64,14 +52,14 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "$/cancelRequest": {"id": "x"},
 }
 READ: dict[str, dict[str, Any]] = {
-    "initialize": {"client": ClientInfo(name="vim", version="9")},
+    "initialize": {"client": messages.ClientInfo(name="vim", version="9")},
     "session/open": {"options": Options(k=4)},
     "session/configure": {"options": Options(k=4)},
     "generate": {"messages": (Message("user", "hi"),), "options": Options(stop=("a",))},
     "completion/inline": {"extra": (File("p", "t"),)},
     "memory/prime": {"paths": ("/w",), "texts": (File("/p", "t"),)},
     "events/subscribe": {},
-    "chat/results": {"results": (CallResult("call_1", "rain"),)},
+    "chat/results": {"results": (messages.CallResult("call_1", "rain"),)},
 }
 """the fields of them that are no text or number"""
 
@@ -163,6 +151,9 @@ def test_a_missing_parameter_is_named(method: str, name: str) -> None:
             "messages[0].role: invalid enum value",
         ),
         ("memory/forget", {"workspace": ""}, "workspace: expected str of length >= 1"),
+        ("memory/forget", {"workspace": "/a\0b"}, "workspace: expected str matching regex"),
+        ("memory/prime", {"paths": ["/a\0b"]}, "paths[0]: expected str matching regex"),
+        ("generate", {"options": {"workspace": "/a\0b"}}, "options.workspace: expected str matching regex"),
         ("memory/prime", {"paths": ["x"] * 257}, "paths: expected array of length <= 256"),
         ("events/subscribe", {"kinds": ["session"]}, "object contains unknown field kinds"),
         ("initialize", {"protocol": "1"}, "protocol: expected int, got str"),
@@ -176,34 +167,63 @@ def test_a_value_out_of_range_is_named_with_its_place(
     assert found.startswith(f"{method}: {message}")
 
 
-@pytest.mark.parametrize(("name", "near"), [("chat/sent", "chat/send"), ("metric", "metrics")])
-def test_an_unknown_method_is_refused_naming_the_nearest(name: str, near: str) -> None:
-    assert refusal(name, {}) == (
-        jsonrpc.METHOD_NOT_FOUND,
-        f"there is no method named {name!r}; did you mean {near!r}?",
-    )
-
-
 def test_a_method_like_none_of_ours_gets_no_suggestion() -> None:
     assert refusal("zzzzzz", {}) == (jsonrpc.METHOD_NOT_FOUND, "there is no method named 'zzzzzz'")
-
-
-def test_degradation_says_from_and_to() -> None:
-    sent = msgspec.to_builtins(SpeculationDegraded("draft", "prompt-lookup", "it failed", 1))
-    assert sent == {"request": 1, "from": "draft", "to": "prompt-lookup", "reason": "it failed"}
-
-
-def test_an_event_names_its_kind_and_comes_back_as_it_was() -> None:
-    event = SessionEvent("s", "changed")
-    sent = msgspec.json.encode(event)
-    assert msgspec.json.decode(sent)["kind"] == "session"
-    assert msgspec.json.decode(sent, type=NOTIFICATIONS["event"]) == event
 
 
 def test_an_older_daemons_list_of_models_is_read() -> None:
     """Fields of a model that an older daemon lacks have defaults; its list of stores is empty."""
     older = {"id": "toy", "path": "/toy.gguf", "format": "gguf", "backend": "llama_cpp", "size": 1}
-    listed = msgspec.convert({"models": [older]}, ModelList)
+    listed = msgspec.convert({"models": [older]}, messages.ModelList)
     assert listed.stores == () and listed.models[0].names == () and listed.models[0].store is None
     loaded = {"model": "toy", "draft": None, "pid": 1, "resident_bytes": None, "running": 0}
-    assert msgspec.convert(loaded, LoadedModel).placement is None
+    assert msgspec.convert(loaded, messages.LoadedModel).placement is None
+
+
+DOCUMENTED = """
+{
+  "text": "def é",
+  "finish_reason": "stop",
+  "model": "stdlib-6m",
+  "draft": "stdlib-1m",
+  "backend": "llama_cpp",
+  "prompt_tokens": 5,
+  "cached_tokens": 4,
+  "completion_tokens": 9,
+  "stats": {
+    "rounds": 3,
+    "drafted": 8,
+    "accepted": 6,
+    "acceptance_rate": 0.75,
+    "tokens_per_round": 3.0,
+    "proposers": {"draft": {"drafted": 8, "accepted": 6, "seconds": 0.25}},
+    "k_histogram": {"0": 1, "4": 2},
+    "exactness": "near-ties",
+    "rounded_tokens": 7,
+    "truncated_messages": 2,
+    "untemplated": false,
+    "speculation_off_reason": null,
+    "choices": {"draft": 2, "no draft found": 1},
+    "time_saved_s": 1.5,
+    "queued_s": 0.0625,
+    "ttft_s": 0.5,
+    "decode_tokens_per_s": 20.0
+  }
+}
+"""
+
+
+RESULT = msgspec.json.decode(DOCUMENTED, type=Result)
+
+
+def test_a_result_is_the_documented_object_in_its_order() -> None:
+    documented = json.loads(DOCUMENTED)
+    assert json.dumps(json.loads(msgspec.json.encode(RESULT))) == json.dumps(documented)
+    assert set(documented["stats"]) == set(Stats.__struct_fields__)
+    assert (RESULT.text, RESULT.stats.k_histogram) == ("def é", {0: 1, 4: 2})
+    assert RESULT.stats.proposers == {"draft": ProposerStats(drafted=8, accepted=6, seconds=0.25)}
+
+
+def test_a_token_has_a_logprob_only_if_asked_for() -> None:
+    assert msgspec.to_builtins(Token(7, "target", 1)) == {"id": 7, "source": "target", "chars": 1}
+    assert msgspec.to_builtins(Token(7, "draft", 0, -0.5))["logprob"] == -0.5

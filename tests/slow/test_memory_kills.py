@@ -11,10 +11,7 @@ import pytest
 
 from tests.slow.share import share
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="the writers are forked"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="the writers are forked")]
 
 KILLS = share(10_000)
 
