@@ -327,3 +327,35 @@ async def test_events_of_chats_hold_no_text_and_private_chats_have_none(client: 
     assert [event.pop("change") for event in told] == ["opened", "changed", "changed"]
     assert told == 3 * [{"kind": "session", "session": opened[1]}]
     assert events(client.seen) == []
+
+
+async def test_edits_of_many_connections_leave_one_straight_history(daemon: DaemonProcess) -> None:
+    async def one(session: str, seed: int) -> set[str]:
+        chance, endings = random.Random(seed), set()
+        async with raw(daemon) as client:
+            for id in range(12):
+                known = await ids(client, session)
+                said: dict[str, Any] = {"content": f"said {seed} {id}"}
+                message: dict[str, Any] = {"message": chance.choice(known or [1])}
+                methods = {
+                    "chat/send": said,
+                    "chat/edit": said | message,
+                    "chat/regenerate": message,
+                    "session/fork": message,
+                }
+                method, params = chance.choice(list(methods.items()))
+                answer = await client.call(id, method, session=session, **params)
+                endings.add("ok" if "result" in answer else code(answer))
+        return endings
+
+    async with raw(daemon) as client:
+        session = await open_session(client)
+        endings = set().union(*await asyncio.gather(*(one(session, seed) for seed in range(6))))
+        assert "ok" in endings and endings <= {"ok", "message_not_found", "invalid_options"}
+        messages = (await get(client, session))["messages"]
+        assert [m["role"] for m in messages] == ["user", "assistant"] * (len(messages) // 2)
+        for question, answer in zip(messages[::2], messages[1::2], strict=True):
+            assert answer["content"] == question["content"] + " "
+            assert answer["status"] == question["status"] == "complete"
+        assert [m["id"] for m in messages] == sorted({m["id"] for m in messages})
+    assert "Traceback" not in daemon.log()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -237,3 +238,33 @@ async def test_a_session_names_the_stream_without_a_follower(daemon: DaemonProce
     assert await unfollowed() is None
     await client.cancel(2)
     assert await unfollowed() is None
+
+
+@pytest.mark.slow
+async def test_a_reader_that_loses_its_connection_repeatedly_misses_nothing(
+    daemon: DaemonProcess,
+) -> None:
+    chance, end = random.Random(1), None
+    async with raw(daemon) as client:
+        stream = await begin(client, await open_session(client), "flood 5000 7")
+        read = deltas(client.seen, 1)
+        client.socket.transport.abort()
+    while end is None:
+        async with raw(daemon) as client:
+            await client.ask(2, "stream/resume", stream=stream, after_seq=read[-1][0])
+            for _ in range(chance.randrange(1, 900)):
+                frame = await client.next()
+                read += deltas([frame], 2)
+                if frame.get("id") == 2:
+                    end = frame["result"]["text"]
+                    break
+            client.socket.transport.abort()
+    assert [seq for seq, _ in read] == list(range(len(read)))
+    assert "".join(text for _, text in read) == end == "x" * 35_000
+
+
+async def test_a_refused_resume_takes_nothing_from_the_follower(client: Raw, other: Raw) -> None:
+    stream = await begin(client, await open_session(client), "stall")
+    assert code(await other.call(1, "stream/resume", stream=stream, after_seq=5)) == "invalid_options"
+    await client.notify("$/cancelRequest", id=1)
+    assert (await client.response(1))["result"]["text"] == "stalling" == texts(client.seen, 1)

@@ -283,3 +283,16 @@ async def test_a_form_that_is_not_valid_is_refused_before_a_model_is_loaded(star
         # The worker of these tests takes any form: it gets those that take long, and all once it is there.
         for form in ({"grammar": f"start: T\nT: {COMMON}"}, {"regex": "a("}):
             await client.result(3, "generate", prompt="x", options=form)
+
+
+@pytest.mark.slow
+async def test_a_stopped_idle_worker_is_found_when_a_request_comes(start: StartDaemon) -> None:
+    daemon = start(**HANG)
+    async with raw(daemon) as client:
+        await client.call(1, "generate", prompt="hello")
+        (worker,) = daemon.workers()
+        worker.suspend()
+        refused = await client.call(2, "generate", prompt="hello")
+        assert code(refused) == "engine_crashed" and "hung" in refused["error"]["message"]
+        await until(lambda: gone(worker), "the stopped worker is gone")
+        assert (await client.result(3, "generate", prompt="hello"))["text"] == "hello "
