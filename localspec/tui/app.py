@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from localspec.agent.loop import CallRun, Consent
 from localspec.agent.server import ToolServer
 from localspec.errors import LocalspecError
 from localspec.home import state_dir, write_private
+from localspec.hub.default import LARGER, LATER, QUESTION, MissingModel
 from localspec.protocol.options import Options
 from localspec.tui import (
     clipboard,
@@ -38,9 +39,6 @@ from localspec.tui.dialog import Confirm, Dialog, Permission
 from localspec.tui.link import DaemonLink
 from localspec.tui.screen import ChatScreen
 from localspec.wording import printable
-
-if TYPE_CHECKING:
-    from localspec.hub.default import MissingModel
 
 LEAVING_S = 2.0
 """longest clean-up when the user leaves: the daemon may be busy"""
@@ -221,8 +219,6 @@ class ChatApp(App[None]):
     async def _offer(self, model: MissingModel) -> None:
         """Offer the default model, and download it; a message that is sent meanwhile waits for it. Without
         it, the bundled model answers."""
-        from localspec.hub.default import LARGER, LATER, QUESTION
-
         screen = self.chat_screen
         if not model.agreed:
             while screen.prompt.text:  # its letters would answer the question

@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import takewhile
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 from textual.message import Message
 
 from localspec.agent.loop import CANCELLED, CallRun, Consent, Toolbox, Writing, converse
 from localspec.agent.server import ToolError
+from localspec.client import Client, Event, Stream
 from localspec.errors import DaemonUnavailable, EngineBusy, Gone, LocalspecError, SessionNotFound
 from localspec.protocol import messages as wire
 from localspec.protocol.options import Options
@@ -32,9 +33,6 @@ from localspec.tui.conversation import (
 from localspec.tui.facts import Changed, Configured, Grown, Paired, RequestFailed, Working
 from localspec.tui.link import DaemonLink
 from localspec.wording import one_line, underway
-
-if TYPE_CHECKING:
-    from localspec.client import Client, Event, Stream
 
 LOADED_BY = ("model", "draft", "backend")
 """options that decide which models are loaded"""

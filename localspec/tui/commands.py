@@ -13,16 +13,19 @@ from typing import Any
 from msgspec.structs import replace
 
 from localspec.agent.loop import servers_in
-from localspec.config import Setting, find
+from localspec.config import Setting, find, load_config
 from localspec.errors import InvalidOptions
+from localspec.hub.default import MissingModel
 from localspec.models.catalogue import BUNDLED, CATALOGUE, Entry
+from localspec.models.library import Sections, absolute
+from localspec.models.model import NEEDS_MLX, count, name_of, needs_mlx
 from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.protocol.options import SETTABLE, unknown_key
 from localspec.tui.command import command
 from localspec.tui.conversation import ChatAnswer
 from localspec.tui.dialog import Confirm
 from localspec.tui.export import markdown, write
-from localspec.tui.screen import ChatScreen, in_force
+from localspec.tui.screen import ChatScreen
 from localspec.tui.sessions import SessionsScreen
 from localspec.wording import one_line, pairing_sentence, size, stats_lines
 
@@ -163,7 +166,8 @@ def _absent(models: Sequence[ModelDescription]) -> list[Entry]:
 
 async def _settings(screen: ChatScreen) -> dict[str, str]:
     """The options, each with the value in force, its default, its meaning, and what it takes if not text."""
-    options, found = await asyncio.to_thread(in_force, screen.chat.options), {}
+    own, found = screen.chat.options, {}
+    options = await asyncio.to_thread(lambda: Sections(load_config()).merge_options(own))
     for name in dict.fromkeys(("temperature", "top_p", "max_tokens", *SETTABLE)):
         option, now = field(name), text_of(getattr(options, name))
         meaning, _, default = option.meaning.partition("; not set: ")
@@ -176,8 +180,6 @@ async def _settings(screen: ChatScreen) -> dict[str, str]:
 @command("model", "[NAME]", key="ctrl+o", values=_models)
 async def model(screen: ChatScreen, argument: str) -> None:
     """Choose the model that answers, also one to download."""
-    from localspec.hub.default import MissingModel
-
     for entry in _absent(await screen.models()):
         if entry.name == argument.lower():
             question = f"Download {entry.name} ({size(entry.size)})?"
@@ -226,8 +228,6 @@ async def system(screen: ChatScreen, argument: str) -> None:
 
 def describe_models(models: Sequence[ModelDescription], now: Pairing | None) -> dict[str, str]:
     """Models by name, with the facts that matter for a choice; one whose name is not its own, by its path."""
-    from localspec.models.model import NEEDS_MLX, name_of, needs_mlx
-
     names = Counter(name_of(each).lower() for each in models)
     found = {}
     for each in models:
@@ -240,8 +240,6 @@ def describe_models(models: Sequence[ModelDescription], now: Pairing | None) -> 
 
 def _facts(model: ModelDescription, now: Pairing | None) -> str:
     """The facts that matter for a choice; of the formats only MLX is named."""
-    from localspec.models.model import count
-
     is_current = now is not None and now.target in (model.id, *model.names) and model.backend == now.backend
     facts = (
         "current" if is_current else "",
@@ -265,8 +263,6 @@ def field(name: str) -> Setting:
 
 def value_of(name: str, text: str) -> Any:
     """The value of a text, None for a blank one; raises :class:`InvalidOptions` with the values it takes."""
-    from localspec.models.library import absolute
-
     option, text = field(name), text.strip()
     if not text:
         return None

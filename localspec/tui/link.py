@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from textual.message import Message
 
+from localspec.client import Client, connect
 from localspec.errors import DaemonUnavailable, LocalspecError
 from localspec.tui.facts import Connected, ConnectionLost, Touched, Working
-
-if TYPE_CHECKING:
-    from localspec.client import Client
 
 T = TypeVar("T")
 
@@ -69,9 +67,6 @@ class DaemonLink:
         self._report(ConnectionLost())
 
     async def _connect(self) -> Client:
-        # Imported late: the first frame does not wait for it.
-        from localspec.client import connect
-
         try:
             client = await connect(name="localspec chat", on_start=self._starting)
         except BaseException:  # also a cancellation, when something else is typed meanwhile

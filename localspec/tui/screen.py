@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -17,11 +17,10 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from localspec.agent.server import ToolServer
-from localspec.config import load_config
 from localspec.errors import DiskFull, InvalidOptions, LocalspecError
 from localspec.home import here
+from localspec.hub.default import MissingModel
 from localspec.protocol.messages import ModelDescription
-from localspec.protocol.options import Options
 from localspec.thread import on_a_thread
 from localspec.tui import defects, facts
 from localspec.tui.attach import Files, attach_files
@@ -35,9 +34,6 @@ from localspec.tui.widgets.status import legend, summary
 from localspec.tui.widgets.transcript import Transcript
 from localspec.tui.widgets.welcome import Welcome
 from localspec.wording import one_line, printable
-
-if TYPE_CHECKING:
-    from localspec.hub.default import MissingModel
 
 ERROR_SHOWN_S = 10
 LOOK_S = 1.0
@@ -453,14 +449,6 @@ class ChatScreen(Screen[None]):
         if self._transcript.raw:
             line = legend(self.chat.answer, Look.read_app(self.app))
             self.query_one("#legend", Static).update(line, layout=False)
-
-
-def in_force(options: Options) -> Options:
-    """These options over those of the configuration, with the name of the model. Reads the disk; imported
-    late, on a thread."""
-    from localspec.models.library import Sections
-
-    return Sections(load_config()).merge_options(options)
 
 
 def _text(text: str) -> str:
