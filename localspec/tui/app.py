@@ -28,9 +28,9 @@ from localspec.home import state_dir, write_private
 from localspec.hub.default import LARGER, LATER, QUESTION, MissingModel
 from localspec.protocol.options import Options
 from localspec.tui import (
-    clipboard,
     commands,  # noqa: F401, importing it registers all of them
     defects,
+    export,
     facts,
 )
 from localspec.tui.chat import Chat, Tools
@@ -142,7 +142,7 @@ class ChatApp(App[None]):
     def copy_to_clipboard(self, text: str) -> None:
         """Put a text into the clipboard, by the terminal and by the system's tool."""
         super().copy_to_clipboard(text)
-        self.run_worker(asyncio.to_thread(clipboard.put, text))
+        self.run_worker(asyncio.to_thread(export.copy, text))
 
     def new_chat(self, *, private: bool = False) -> Chat:
         """Return a chat without messages."""

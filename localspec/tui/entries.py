@@ -12,8 +12,8 @@ from textual.strip import Strip
 from localspec.agent.loop import CANCELLED, REFUSED
 from localspec.protocol.jsonrpc import shorten as cut
 from localspec.tui.conversation import ChatAnswer, ChatCall, ChatQuestion, Said, replace_controls
-from localspec.tui.painter import Painter
-from localspec.tui.plain import GrowingText, Piece
+from localspec.tui.look import Piece
+from localspec.tui.painter import GrowingText, Painter
 from localspec.wording import describe_missing_template, describe_shortening, duration
 
 if TYPE_CHECKING:

@@ -1,9 +1,12 @@
-"""A chat as a Markdown file."""
+"""Text that leaves the chat: into the system's clipboard, or a Markdown file."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
+import subprocess
 import time
 from collections.abc import Iterable
 from itertools import chain, count
@@ -15,6 +18,36 @@ from localspec.wording import one_line
 
 LONGEST_NAME = 60
 """characters of a title in a file's name: names have at most 255 bytes"""
+COPYING_S = 2.0
+TOOLS = (
+    ("WAYLAND_DISPLAY", "wl-copy --type text/plain"),  # without a type it guesses one
+    ("DISPLAY", "xclip -selection clipboard"),
+    ("DISPLAY", "xsel --clipboard --input"),
+    ("PATH", "clip.exe"),
+    ("PATH", "pbcopy"),
+)
+"""commands that read the text to copy, each with the variable without which it cannot work"""
+
+
+def copy(text: str) -> None:
+    """Copy ``text`` if there is a tool for it, as not every terminal can; blocks, at most ``COPYING_S``.
+
+    Failures are ignored: the terminal copies it, too. Not used over SSH, where the clipboard is another one.
+    """
+    usable = (tool.split() for variable, tool in TOOLS if os.environ.get(variable))
+    command = next((each for each in usable if shutil.which(each[0])), None)
+    if command is None or os.environ.get("SSH_CONNECTION"):
+        return
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        subprocess.run(
+            command,
+            input=text.encode("utf-16-le" if command == ["clip.exe"] else "utf-8", errors="replace"),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=COPYING_S,
+            env={**os.environ, "LC_CTYPE": "UTF-8"} if command == ["pbcopy"] else None,
+            start_new_session=True,  # some tools stay to serve pastes, also after the terminal is closed
+        )
 
 
 def markdown(title: str, model: str | None, system: str | None, said: Iterable[Said]) -> str:

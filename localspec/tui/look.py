@@ -1,13 +1,15 @@
-"""The styles of a theme, for content that is painted line by line."""
+"""The styles of a theme, and text in them, for content that is painted line by line."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from rich.color import Color as RichColor
+from rich.padding import Padding
 from rich.style import Style
+from rich.text import Text
 from rich.theme import Theme
 from textual.app import App
 from textual.color import Color
@@ -20,6 +22,8 @@ LIGHTNESS, SATURATION = {True: 0.68, False: 0.3}, 0.5
 """of these colours, on dark and on light: the theme's own may be hard to read or to tell apart"""
 MARKS = {"target": Style.null(), **{kind.name: Style.parse(kind.mark) for kind in (*KINDS, GRAMMAR)}}
 """styles by source for terminals without colours"""
+TAB = 4
+Piece = tuple[str, Style]
 
 
 @dataclass(frozen=True)
@@ -101,3 +105,13 @@ def _sources(colours: Mapping[str, str], *, dark: bool, plain: bool) -> dict[str
         mark = MARKS[source] if plain else Style.null()
         found[source] = Style(color=RichColor.parse(colour.hex6)) + mark
     return found
+
+
+def join(pieces: Iterable[Piece]) -> Text:
+    """Text in styled pieces, none of which is cut off: too long words are broken."""
+    return Text.assemble(*pieces, overflow="fold", tab_size=TAB)
+
+
+def code(text: Text, look: Look) -> Padding:
+    """Code on its own background."""
+    return Padding(text, (0, 1), style=look.plain_code)

@@ -20,8 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from localspec.tui.blocks import PARSER, info_of
-from localspec.tui.look import Look
-from localspec.tui.plain import Piece, code, join
+from localspec.tui.look import Look, Piece, code, join
 from localspec.wording import printable
 
 DEEPEST = 15

@@ -1,17 +1,18 @@
-"""Paints blocks and plain text as lines of a width."""
+"""Paints blocks, and text that grows at its end, as lines of a width."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual.strip import Strip
 
-from localspec.tui.look import Look
-from localspec.tui.plain import TAB, GrowingText, code, join
+from localspec.tui.look import TAB, Look, Piece, code, join
 
 if TYPE_CHECKING:
     from localspec.tui.blocks import MarkdownBlock
@@ -20,6 +21,33 @@ GUTTER = 2
 """columns before each line, for a mark"""
 LONGEST = 10_000
 """characters; longer prose is painted as plain text, as parsing it could take long"""
+LONGEST_LINE = 4_000
+"""characters; a longer line is broken at its last blank, as it is wrapped whole whenever it grows"""
+
+
+class GrowingText:
+    """Lines that ``paint`` has painted; only the last line of the text is painted again."""
+
+    def __init__(self, paint: Callable[[Text], list[Strip]]) -> None:
+        self._paint = paint
+        self._ended: list[Strip] = []
+        self._line = join([])
+        """the text below the last line feed"""
+        self._last: list[Strip] = []
+
+    def append(self, pieces: Iterable[Piece]) -> None:
+        text = self._line.append_text(join(pieces))
+        end = text.plain.rfind("\n")
+        if end < 0 and len(text) > LONGEST_LINE:
+            end = text.plain.rfind(" ")
+        if end >= 0:
+            ended, _, self._line = text.divide([end, end + 1])
+            self._ended += self._paint(ended)
+        self._last = self._paint(self._line) if self._line else []
+
+    @property
+    def lines(self) -> list[Strip]:
+        return self._ended + self._last
 
 
 class Painter:

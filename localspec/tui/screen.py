@@ -31,8 +31,7 @@ from localspec.tui.dialog import Application, Confirm, Dialog
 from localspec.tui.look import Look
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.status import legend, summary
-from localspec.tui.widgets.transcript import Transcript
-from localspec.tui.widgets.welcome import Welcome
+from localspec.tui.widgets.transcript import Transcript, Welcome
 from localspec.wording import one_line, printable
 
 ERROR_SHOWN_S = 10

@@ -22,7 +22,7 @@ STARTS = {
 }
 """of each module, what starts a process"""
 OWN = PACKAGE / "process.py"
-USERS = {PACKAGE / name for name in ("agent/server.py", "cli/config.py", "tui/clipboard.py")}
+USERS = {PACKAGE / name for name in ("agent/server.py", "cli/config.py", "tui/export.py")}
 """programs that the person chose, in the person's directory"""
 NAMING = {PACKAGE / "doctor" / "backends.py"}
 """modules that name the running Python in a message"""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from textual.selection import SELECT_ALL
 
-from localspec.tui import clipboard
+from localspec.tui import export
 from tests.tui.showing import TEXT, conversation, showing
 
 COPIED = "naïve 👋\n\tcode\n"
@@ -46,36 +46,36 @@ def test_a_tool_reads_it(
 ) -> None:
     read = write(tools, name)
     if variable:
-        clipboard.put(COPIED)
+        export.copy(COPIED)
         assert not read.exists()
         monkeypatch.setenv(variable, ":0")
-    clipboard.put(COPIED)
+    export.copy(COPIED)
     assert read.read_text("utf-8") == COPIED
     assert (tools / f"{name}.said").read_text().strip() == arguments
 
 
 def test_windows_reads_its_own_encoding(tools: Path) -> None:
     read = write(tools, "clip.exe")
-    clipboard.put(COPIED)
+    export.copy(COPIED)
     assert read.read_text("utf-16-le") == COPIED
 
 
 def test_over_ssh_it_would_be_another_one(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = write(tools, "pbcopy")
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.1 50000 192.0.2.2 22")
-    clipboard.put("text")
+    export.copy("text")
     assert not read.exists()
 
 
 @pytest.mark.parametrize("script", ["exit 1", "exec /bin/sleep 60", "\nexec /no/such/program"])
 def test_a_tool_that_fails_is_no_matter(tools: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     ends = "sleep" not in script
-    monkeypatch.setattr(clipboard, "LIMIT_S", 30 if ends else 0.2)
+    monkeypatch.setattr(export, "COPYING_S", 30 if ends else 0.2)
     write(tools, "pbcopy", f'/bin/echo > "$0.begun"; {script}')
-    clipboard.put("text" * 100_000)  # more than a pipe holds
+    export.copy("text" * 100_000)  # more than a pipe holds
     assert (tools / "pbcopy.begun").exists() or not ends
     (tools / "pbcopy").write_bytes(b"\x00 no program")
-    clipboard.put("text")
+    export.copy("text")
 
 
 @pytest.mark.slow

@@ -10,8 +10,7 @@ from rich.style import Style
 from rich.text import Text
 from textual.strip import Strip
 
-from localspec.tui.painter import GUTTER
-from localspec.tui.plain import LONGEST, GrowingText
+from localspec.tui.painter import GUTTER, LONGEST_LINE, GrowingText
 from tests.tui.looks import painter, texts
 
 RED, BLUE = Style(color="red"), Style(color="blue")
@@ -87,6 +86,6 @@ def test_lines_that_have_ended_are_not_painted_again() -> None:
     for piece in ("a", "b\nc", "d\n"):
         lines.append([(piece, RED)])
     assert painted == ["a", "ab", "c", "cd"]
-    for _ in range(4 * LONGEST // 5):
+    for _ in range(4 * LONGEST_LINE // 5):
         lines.append([("word ", RED)])
-    assert max(map(len, painted)) <= LONGEST + 5
+    assert max(map(len, painted)) <= LONGEST_LINE + 5

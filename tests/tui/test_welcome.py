@@ -8,7 +8,7 @@ from textual.widgets import Static
 
 from localspec.models.catalogue import DEFAULT
 from localspec.protocol.messages import Pairing
-from localspec.tui.widgets.welcome import Welcome
+from localspec.tui.widgets.transcript import Welcome
 from tests.tui.harness import playing
 from tests.tui.showing import conversation, show, showing
 from tests.tui.test_models import described

@@ -1,4 +1,4 @@
-"""The conversation on the screen: one widget that paints only visible lines.
+"""The conversation on the screen: one widget that paints only visible lines; before it, the welcome.
 
 A widget for each message, or for each paragraph as in Textual's Markdown, would be laid out again
 whenever an answer grows; here the cost of a new line does not depend on the text above it. Of 20,000
@@ -8,24 +8,57 @@ characters in 200 pieces Textual's Markdown with its stream makes 15 s of CPU, t
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, zip_longest
 from typing import Any
 
 from rich.cells import cell_len
 from rich.style import Style
+from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.containers import VerticalScroll
 from textual.events import Click
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Static
 
+from localspec.models.catalogue import BUNDLED, CATALOGUE, DEFAULT
+from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.tui.conversation import Said
 from localspec.tui.entries import Entry, FoldedEntry, entry_of
 from localspec.tui.look import Look
 from localspec.tui.painter import GUTTER, Painter
+from localspec.wording import one_line, size
+
+KEYS = """\
+Enter sends, Esc stops an answer, Ctrl-J: a new line.
+/ lists the commands, @ attaches a file, F1 shows keys."""
+REAL = "Ctrl-O: the models here, and larger ones to download."
+TOY = f"Ctrl-O gets a real one: {DEFAULT}, {size(CATALOGUE[DEFAULT].size)}."
+
+
+class Welcome(VerticalScroll, can_focus=False):
+    """The model that answers, how to get a better one, and the first keys."""
+
+    DEFAULT_CSS = """
+    Welcome { padding: 1 0 0 2; display: none; scrollbar-size-vertical: 1; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield Static(KEYS, markup=False)
+
+    def show(self, pairing: Pairing, models: Sequence[ModelDescription]) -> None:
+        """Show the model in use, which is one of ``models``."""
+        model = next((each for each in models if pairing.target in (each.id, *each.names)), None)
+        facts, better = "", REAL
+        if model is not None and model.store == BUNDLED:
+            facts, better = f": a toy ({size(model.size)}), good for tests only", TOY
+        elif model is not None:
+            facts = f" ({size(model.size)})"
+        self.query_one(Static).update(f"{one_line(pairing.target + ' answers' + facts)}.\n{better}\n\n{KEYS}")
 
 
 class Transcript(ScrollView, can_focus=True):
