@@ -167,7 +167,6 @@ class Writing:
     arguments: str = ""
 
     def take(self, delta: Delta) -> None:
-        """Take the next piece of the answer."""
         if delta.call != self.call and not self.is_endless:
             self.call, self.arguments = delta.call, ""
         self.arguments += delta.text if delta.call is not None else ""
@@ -258,12 +257,10 @@ class Front(Protocol):
 
 async def converse(box: Toolbox, front: Front) -> bool:
     """Have a question answered, making the calls that the user consents to, until an answer has none; returns
-    False if it ends with a call, or without a word.
-
-    Small models go on to call: an answer that repeats calls whose results are known, is empty, or is a call
-    of a tool that is not there, is replaced: before the first result by a call, then by words from the
-    results. So is an answer that was stopped in a call without an end.
-    """
+    False if it ends with a call, or without a word. Small models go on to call: an answer that repeats calls
+    whose results are known, is empty, or is a call of a tool that is not there, is replaced: before the first
+    result by a call, then by words from the results. So is an answer that was stopped in a call without an
+    end."""
     answer = await front.answer(())
     if not box.tools:
         return True

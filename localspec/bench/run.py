@@ -34,8 +34,6 @@ WIDTHS = 1, 2, 3, 5, 9, 17
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One case of ``workloads.toml``."""
-
     workload: str
     prompts: tuple[str, ...]
     raw: bool = False
@@ -43,8 +41,7 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """The choice of measurements; no ``workloads``: all. The nodes of ``config`` take part, its RPC servers
-    do not."""
+    """The choice of measurements; no ``workloads``: all. Of ``config`` the RPC servers take no part."""
 
     pair: Pair
     config: EngineConfig
@@ -56,11 +53,9 @@ class Order(msgspec.Struct, frozen=True):
 
 
 class BenchRun(msgspec.Struct, frozen=True):
-    """A case answered four times: tokens per second, and counts of the proposer's two answers.
-
-    ``decoded`` are their tokens but the first ones, which the prompt's forward gives. ``equal``: all four
-    texts are the same.
-    """
+    """A case answered four times: tokens per second, and counts of the proposer's two answers. ``decoded``
+    are their tokens but the first ones, which the prompt's forward gives. ``equal``: all four texts are the
+    same."""
 
     workload: str
     case: int
@@ -91,11 +86,9 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class Results(msgspec.Struct, kw_only=True):
-    """The document of ``--json``. ``left_out``: workloads without a run that has a speed.
-
-    ``noise`` is the largest difference of two plain answers of one run, as a share. ``stopped``: Ctrl-C ended
-    the measurement early. ``rounds_s``: the seconds of a forward by its width.
-    """
+    """The document of ``--json``. ``left_out``: workloads without a run that has a speed. ``noise`` is the
+    largest difference of two plain answers of one run, as a share. ``stopped``: Ctrl-C ended the measurement
+    early. ``rounds_s``: the seconds of a forward by its width."""
 
     model: str
     draft: str | None
@@ -110,13 +103,12 @@ class Results(msgspec.Struct, kw_only=True):
     rounds_s: dict[int, float] = {}
 
     def conclude(self) -> None:
-        """Compute what follows from the runs."""
+        """Compute the figures and the noise of the runs."""
         self.figures = figures_of(self.runs)
         self.noise = max((max(run.plain) / min(run.plain) - 1 for run in self.runs), default=None)
 
 
 def figures_of(runs: Sequence[BenchRun]) -> list[Figure]:
-    """A figure for each workload."""
     found = []
     for workload in dict.fromkeys(run.workload for run in runs):
         mine = [run for run in runs if run.workload == workload]
@@ -185,8 +177,6 @@ def answer(engine: Engine, prompt: Prompt, options: Options) -> tuple[Generation
 
 
 class Player:
-    """Plays cases on an engine."""
-
     def __init__(self, engine: Engine, order: Order) -> None:
         self._engine, self._order = engine, order
         self._plain = Options(proposer=NONE, temperature=0.0, max_tokens=order.tokens, remember=False)

@@ -51,12 +51,10 @@ THEME_FILE = "chat-theme"
 
 
 class ChatApp(App[None]):
-    """A chat in the terminal; :attr:`link` is its only connection to the daemon.
-
-    ``options`` are those of new chats, as resolved by ``settle``, which may read the disk, and is called
-    after the first frame is painted. ``missing`` returns the default model if it is to be offered.
-    ``session`` is the id of the session to continue, ``servers`` are the programs whose tools it may call.
-    """
+    """A chat in the terminal; :attr:`link` is its only connection to the daemon. ``options`` are those of new
+    chats, as resolved by ``settle``, which may read the disk, and is called after the first frame is painted.
+    ``missing`` returns the default model if it is to be offered. ``session`` is the id of the session to
+    continue, ``servers`` are the programs whose tools it may call."""
 
     TITLE = "localspec"
     BINDINGS = [
@@ -94,7 +92,6 @@ class ChatApp(App[None]):
         self.chat_screen = ChatScreen(self.new_chat(private=private))
 
     def watch_theme(self, theme: str) -> None:
-        """Keep the theme for the next chat."""
         with contextlib.suppress(LocalspecError, OSError):
             write_private(state_dir() / THEME_FILE, f"{theme}\n")
 
@@ -107,7 +104,6 @@ class ChatApp(App[None]):
             yield SystemCommand(f"/{each.name}  {name_key(each.key)}".rstrip(), each.help, partial(act, text))
 
     def get_key_display(self, binding: Binding) -> str:
-        """The name of a binding's key."""
         return name_key(binding.key)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -115,7 +111,6 @@ class ChatApp(App[None]):
         return None if action == "command_palette" and isinstance(self.screen, Dialog) else True
 
     def get_default_screen(self) -> ChatScreen:
-        """The chat's screen, below all others."""
         return self.chat_screen
 
     def on_mount(self) -> None:
@@ -140,21 +135,17 @@ class ChatApp(App[None]):
             self.chat_screen.notify("Ctrl-Q leaves the chat.", timeout=3)
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Put a text into the clipboard, by the terminal and by the system's tool."""
         super().copy_to_clipboard(text)
         self.run_worker(asyncio.to_thread(export.copy, text))
 
     def new_chat(self, *, private: bool = False) -> Chat:
-        """Return a chat without messages."""
         chat = Chat(self.link, self._receive_of, self.options, self.tools, private=private)
         self._chats.add(chat)
         return chat
 
     async def stored_chat(self, session: str) -> Chat:
-        """Return the chat of a session; one with a running answer as far as that has come.
-
-        Raises :class:`~localspec.errors.SessionNotFound`, and the errors of a lost daemon.
-        """
+        """Return the chat of a session; one with a running answer as far as that has come. Raises
+        :class:`~localspec.errors.SessionNotFound`, and the errors of a lost daemon."""
         chat = self.known_chat(session) or self.new_chat()
         if not chat.answering:
             await chat.restore(session)
@@ -167,7 +158,7 @@ class ChatApp(App[None]):
     async def _consent(self, made: CallRun) -> Consent:
         """Ask the user for the consent to a call, one at a time."""
         async with self._asking:
-            return await self.push_screen_wait(Permission(made.begun)) or "no"
+            return await self.push_screen_wait(Permission(made.begun, self.chat_screen.prompt)) or "no"
 
     async def drop(self, session: str) -> None:
         """Delete a session, also one that is shown or has a running answer."""
@@ -217,8 +208,7 @@ class ChatApp(App[None]):
         await self.chat_screen.chat.load()
 
     async def _offer(self, model: MissingModel) -> None:
-        """Offer the default model, and download it; a message that is sent meanwhile waits for it. Without
-        it, the bundled model answers."""
+        """Offer the default model, and download it, while a message waits; else the bundled model answers."""
         screen = self.chat_screen
         if not model.agreed:
             while screen.prompt.text:  # its letters would answer the question

@@ -17,17 +17,12 @@ from localspec.home import read_regular
 from localspec.wording import KB, one_line, size
 
 MAX_BYTES = 256 * KB
-MOST_FILES = 10_000
-"""for suggestions, the nearest first"""
-GATHER_S = 1.0
-"""longest search for them"""
-SHOWN = 8
+MOST_FILES, GATHER_S, SHOWN = 10_000, 1.0, 8
+"""files that are gathered for suggestions, the nearest first, the longest search, and files that are shown"""
 AFTER = ".,;:!?)]}'`"
 """punctuation that may follow a path without belonging to it"""
 _MENTION = re.compile(r'(?<![\w@])@(?:"((?:\\"|[^"\n])+)"|([^\s"]+))')
 _UNQUOTED = re.compile(rf'[^\s"]*[^\s"{re.escape(AFTER)}]')
-_RUN = re.compile("`+")
-_LANGUAGE = re.compile(r"\.(\w+)")
 
 
 def mentions(text: str) -> Iterator[str]:
@@ -37,7 +32,6 @@ def mentions(text: str) -> Iterator[str]:
 
 
 def mention_of(path: str) -> str:
-    """The mention of a path, quoted if necessary."""
     if _UNQUOTED.fullmatch(path):
         return f"@{path}"
     escaped = path.replace('"', '\\"')
@@ -45,10 +39,8 @@ def mention_of(path: str) -> str:
 
 
 def attach_files(text: str, directory: Path) -> str:
-    """``text`` with the content of the files that it mentions appended; other names stay as they are.
-
-    Raises :class:`InvalidOptions` for a file that cannot be attached.
-    """
+    """``text`` with the content of the files that it mentions appended; other names stay as they are. Raises
+    :class:`InvalidOptions` for a file that cannot be attached."""
     names = (_file_of(name, directory) for name in mentions(text))
     blocks = (_block(name, _read(name, directory)) for name in dict.fromkeys(names) if name is not None)
     return "\n\n".join([text, *blocks])
@@ -95,12 +87,15 @@ def _read(name: str, directory: Path) -> str:
 
 
 def _block(name: str, content: str) -> str:
-    """A file in a fence that is longer than any run of backticks in it."""
-    longest = max((len(run) for run in _RUN.findall(content)), default=0)
-    fence = "`" * max(3, longest + 1)
-    language = _LANGUAGE.fullmatch(os.path.splitext(name)[1])
+    fence = fence_for(content)
+    language = re.fullmatch(r"\.(\w+)", os.path.splitext(name)[1])
     ending = "" if content.endswith("\n") or not content else "\n"
     return f"{name}:\n{fence}{language[1] if language else ''}\n{content}{ending}{fence}"
+
+
+def fence_for(content: str) -> str:
+    """A fence that is longer than any run of backticks in ``content``."""
+    return max(("```", *(f"{run}`" for run in re.findall("`+", content))), key=len)
 
 
 class Files:
@@ -119,8 +114,8 @@ class Files:
 
 
 def gather_files(directory: Path) -> list[str]:
-    """The files below a directory that git would track, as relative paths: at most ``MOST_FILES``, near ones
-    first. The search is bounded in time, since the program's end waits for its threads."""
+    """The files below a directory that git would track, as relative paths, near ones first. The search is
+    bounded in time, since the program's end waits for its threads."""
     from localspec.memory.text_files import near_files
 
     real, deadline = directory.resolve(), time.monotonic() + GATHER_S

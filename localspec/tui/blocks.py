@@ -35,10 +35,8 @@ GROWTH = 1 / 8
 
 @dataclass(frozen=True, slots=True)
 class MarkdownBlock:
-    """A piece of Markdown; the ``source`` of code is the text between the fences.
-
-    ``language`` is the first word after the opening fence, ``label`` the rest of that line.
-    """
+    """A piece of Markdown; the ``source`` of code is the text between the fences. ``language`` is the first
+    word after the opening fence, ``label`` the rest of that line."""
 
     kind: Literal["prose", "code"]
     source: str
@@ -80,7 +78,6 @@ class Blocks:
         return MarkdownBlock("prose", self._tail, joined=bool(begins) and self._joins(begins[0]))
 
     def append(self, text: str) -> list[MarkdownBlock]:
-        """Append ``text``; returns the blocks that it finishes."""
         last_line = self._tail.rfind("\n") + 1
         self._tail += text.replace("\r", " ")
         size = len(self._tail)
@@ -91,7 +88,6 @@ class Blocks:
         return self._cut(_drop_unsettled_line(self._tail)) if is_due else []
 
     def finish(self) -> list[MarkdownBlock]:
-        """End the text; returns the blocks that were open."""
         finished = self._cut(self._tail)
         lines = self._tail.split("\n")
         finished += [self._block(unit, "\n".join(lines[unit.line :])) for unit in _units(self._tail)]
@@ -135,10 +131,8 @@ def info_of(fence: Token) -> tuple[str, str]:
 
 
 def _drop_unsettled_line(text: str) -> str:
-    """``text`` without its last line, if that may still change how the line above it is read.
-
-    So "-" below "- item" may become "---"; after an empty line no text can.
-    """
+    """``text`` without its last line, if that may still change how the line above it is read. So "-" below "-
+    item" may become "---"; after an empty line no text can."""
     head = text[: text.rfind("\n") + 1]
     before = head[:-1].rpartition("\n")[2]
     return head if before.strip() else text
@@ -157,7 +151,6 @@ def _units(text: str) -> list[_Unit]:
 
 
 def _closing(fence: Token) -> re.Pattern[str]:
-    """The line that closes a fence."""
     mark, least = re.escape(fence.markup[0]), len(fence.markup)
     return re.compile(rf"^ {{0,3}}{mark}{{{least},}}[ \t]*\n", re.MULTILINE)
 

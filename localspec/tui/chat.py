@@ -55,8 +55,7 @@ class Tools:
 
 
 class Chat:
-    """One session; the daemon opens it at the first message. ``report`` is called with each fact. Answers may
-    call ``tools``."""
+    """One session, opened at the first message. ``report`` takes facts; answers may call ``tools``."""
 
     def __init__(
         self,
@@ -84,7 +83,6 @@ class Chat:
         self.stopped = False
         """True if the user has stopped the current turn, or the last one"""
         self.discarded = False
-        """True if the user has deleted it"""
         self._is_gone = False
         """True if the session's deletion by others was reported"""
         self._turn = asyncio.Lock()
@@ -98,7 +96,7 @@ class Chat:
 
     @property
     def answer(self) -> ChatAnswer | None:
-        """The last answer."""
+        """The last message, if it is an answer."""
         last = self.said[-1] if self.said else None
         return last if isinstance(last, ChatAnswer) else None
 
@@ -118,27 +116,22 @@ class Chat:
     # Actions of the user.
 
     async def send(self, text: str) -> None:
-        """Send a message as the next turn, and follow the answer to its end.
-
-        Raises :class:`Gone` if it is stopped before the answer begins, and the error of the daemon if that
-        did not accept the message; the messages are then as they were.
-        """
+        """Send a message as the next turn, and follow the answer to its end. Raises :class:`Gone` if it is
+        stopped before the answer begins, and the error of the daemon if that did not accept the message; the
+        messages are then as they were."""
         async with self._taking_turn():
             await self._converse([*self.said, ChatQuestion(text)], partial(wire.ChatSend, content=text))
 
     async def regenerate(self, said: Said | None = None) -> None:
         """Answer a question again: ``said``, or the question of that answer; by default the last one."""
         async with self._taking_turn():
-            question = await self._identify_question(self.question_of(said))
-            before, id = self.said[: self.said.index(question)], question.id
+            before, question, id = await self._find_question(self.question_of(said))
             await self._converse([*before, question], partial(wire.ChatRegenerate, message=id))
 
     async def edit(self, question: ChatQuestion, text: str) -> None:
         """Replace ``question`` by ``text``, dropping all messages after it."""
         async with self._taking_turn():
-            question = await self._identify_question(question)
-            before, id = self.said[: self.said.index(question)], question.id
-            assert id is not None
+            before, _, id = await self._find_question(question)
             edit = partial(wire.ChatEdit, message=id, content=text)
             await self._converse([*before, ChatQuestion(text)], edit)
 
@@ -175,8 +168,7 @@ class Chat:
     async def load(self, options: Options | None = None) -> None:
         """Load the chat's models, or those of ``options``, before they are needed."""
         options = self.options if options is None else options
-        self._loads += 1
-        newest = self._loads
+        self._loads = newest = self._loads + 1
         self._report(Working(_loading(options.model), None))
         client = await self._link.client()
         stream = client.load(options)
@@ -188,7 +180,6 @@ class Chat:
             self._set_pairing(wire.Pairing(loaded.model, *facts, loaded.placement))
 
     async def restore(self, session: str) -> None:
-        """Take over a stored session."""
         content = await self._link.ask(lambda client: client.session(session))
         if self._turn.locked():
             return  # a turn has begun meanwhile: it reads the session again at its end
@@ -245,8 +236,7 @@ class Chat:
             self._report(Grown(ended=True))
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of ``work``, with reports while it runs; raises :class:`Gone` if the answer is
-        stopped before it."""
+        """Return the result of ``work``, with reports meanwhile; raises :class:`Gone` if it is stopped."""
         self._work = task = asyncio.ensure_future(work)
         if self.stopped:
             task.cancel()
@@ -267,10 +257,8 @@ class Chat:
 
     async def turn(self, said: list[Said], begin: Begin, *, results: bool = False) -> Result | None:
         """Answer the last of ``said``; returns the answer, None if it failed. ``results`` are stored even if
-        the turn is stopped.
-
-        If the daemon did not accept it, the messages are restored and the error is raised.
-        """
+        the turn is stopped. If the daemon did not accept it, the messages are restored and the error is
+        raised."""
         before, answer = self.said, ChatAnswer(status="streaming", waiting="waiting for the answer")
         self.said = [*said, answer]
         self._report(Changed(keeping=results))
@@ -302,7 +290,6 @@ class Chat:
         return answer.result
 
     async def call(self, call: Coroutine[Any, Any, str]) -> str:
-        """Run a call, unless the answer is stopped."""
         self._report(Grown())
         try:
             return await self._unless_stopped(call)
@@ -310,11 +297,9 @@ class Chat:
             raise ToolError(CANCELLED) from None
 
     def fail(self, error: LocalspecError) -> None:
-        """Report an error during a turn that goes on, or has ended."""
         self._report(RequestFailed(error))
 
     def show(self, made: CallRun) -> None:
-        """Show a call, and its result."""
         if made.text is None:
             self.said.append(ChatCall(made))
             self._report(Changed(keeping=True))
@@ -410,21 +395,14 @@ class Chat:
                 self._wait(answer, f"waiting for {model}", None)
             case wire.SpeculationDegraded():
                 sentence = f"the proposer {event.source} failed: {event.reason}"
-                self._report(
-                    RequestFailed(LocalspecError(sentence, f"The answer continues with {event.to}."))
-                )
-        if answer is not None:
-            self._soon()
+                self.fail(LocalspecError(sentence, f"The answer continues with {event.to}."))
+        if answer is not None and self._grown is None:  # the growth until then is reported together
+            self._grown = asyncio.get_running_loop().call_later(BATCH_S, self._report_grown)
 
     def _wait(self, answer: ChatAnswer | None, what: str, fraction: float | None) -> None:
         if answer is not None:
             answer.waiting = what if fraction is None else f"{what} {fraction:.0%}"
         self._report(Working(what, fraction))
-
-    def _soon(self) -> None:
-        """Report growth after ``BATCH_S``, together with the growth until then."""
-        if self._grown is None:
-            self._grown = asyncio.get_running_loop().call_later(BATCH_S, self._report_grown)
 
     def _report_grown(self) -> None:
         self._grown = None
@@ -459,9 +437,9 @@ class Chat:
         except SessionNotFound:
             if not self._is_gone:
                 self._is_gone = True
-                self._report(RequestFailed(self._make_deletion_error()))
+                self.fail(self._make_deletion_error())
         except LocalspecError as error:
-            self._report(RequestFailed(error))
+            self.fail(error)
         return None
 
     def _adopt(self, options: Options) -> None:
@@ -482,17 +460,13 @@ class Chat:
             self.said = [*self.said[: len(same)], *read_messages(content)[len(same) :]]
             self._report(Changed(elsewhere))
 
-    async def _identify_question(self, question: ChatQuestion | None) -> ChatQuestion:
-        """The question with its stored id; raises :class:`Gone` if it is not stored."""
-        if (
-            question is not None
-            and question.id is None
-            and (content := await self._read_session()) is not None
-        ):
+    async def _find_question(self, question: ChatQuestion | None) -> tuple[list[Said], ChatQuestion, int]:
+        """The messages before a question, it, and its stored id; raises :class:`Gone` if it is not stored."""
+        if question is not None and question.id is None and (content := await self._read_session()):
             self._match(content)
         if question is None or question.id is None or question not in self.said:
             raise Gone("the question is no longer in this chat", "Send it again.")
-        return question
+        return self.said[: self.said.index(question)], question, question.id
 
     def question_of(self, said: Said | None) -> ChatQuestion | None:
         """``said`` if it is a question, or the question that it answers; the last question if it is None."""
@@ -551,8 +525,7 @@ def _make_stop_error() -> Gone:
 
 
 def _is(said: Said, stored: wire.StoredMessage) -> bool:
-    """True if a shown message is the stored one; of an answer received here the screen may have more or less
-    text."""
+    """True if a shown message is the stored one; of an answer received here the text may differ."""
     if said.id not in (None, stored.id) or said.role != stored.role:
         return False
     same = said.text == stored.content or said.text == replace_controls(stored.content)

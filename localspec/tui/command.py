@@ -40,7 +40,6 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {}
-"""all commands, by name"""
 
 
 def command(
@@ -65,10 +64,7 @@ def find_command(name: str) -> Command:
 
 
 def parse(text: str) -> tuple[str, str] | None:
-    """Name and argument of a typed command; None if the text is a message.
-
-    A path such as ``/etc/hosts`` begins a message.
-    """
+    """Name and argument of a typed command; None for a message, which may begin with a path."""
     if not text.startswith("/") or "\n" in text:
         return None
     name, _, argument = text[1:].partition(" ")

@@ -67,8 +67,8 @@ def code_blocks(text: str) -> list[str]:
     """The code blocks of a text: fenced or indented, also in lists and quotations."""
     from localspec.tui.blocks import PARSER
 
-    code = (token for token in PARSER.parse(text) if token.type in ("fence", "code_block"))
-    return [token.content.removesuffix("\n") for token in code]
+    blocks = (token for token in PARSER.parse(text) if token.type in ("fence", "code_block"))
+    return [token.content.removesuffix("\n") for token in blocks]
 
 
 @command("stats")
@@ -105,7 +105,7 @@ async def private(screen: ChatScreen, argument: str) -> None:
 @command("sessions", "[SEARCH]", key="ctrl+s")
 async def sessions(screen: ChatScreen, argument: str) -> None:
     """Show all chats, to search, open and delete them."""
-    chosen = await screen.ask(SessionsScreen(argument, current=screen.chat.session))
+    chosen = await screen.ask(SessionsScreen(screen, argument))
     if chosen is not None:
         await screen.change_to(await screen.application.stored_chat(chosen))
 
@@ -159,7 +159,6 @@ async def _models(screen: ChatScreen) -> dict[str, str]:
 
 
 def _absent(models: Sequence[ModelDescription]) -> list[Entry]:
-    """The models of the catalogue that are not among ``models``."""
     names = {name.lower() for each in models for name in each.names}
     return [each for each in CATALOGUE.values() if each.name not in names]
 

@@ -79,7 +79,6 @@ class ChatAnswer:
     elsewhere: bool = False
     """True if another client receives it, or did so until it ended"""
     calls: tuple[ToolCall, ...] = ()
-    """the calls at its end"""
     writing: Writing = field(default_factory=Writing)
 
     def grow(self, delta: Delta) -> None:
@@ -104,7 +103,6 @@ class ChatAnswer:
 
     @property
     def tokens(self) -> int:
-        """The number of tokens received."""
         return self.sources.total()
 
     @property
@@ -133,22 +131,18 @@ Said = ChatQuestion | ChatAnswer | ChatCall
 
 
 def read_messages(content: SessionContent) -> list[Said]:
-    """The messages of a stored session."""
     said: list[Said] = []
     calls: dict[str, ToolCall] = {}
     for m in content.messages:
         calls |= {call.id: call for call in m.tool_calls}
+        text = replace_controls(m.content)
         if m.role == "user":
-            said.append(ChatQuestion(replace_controls(m.content), m.id))
+            said.append(ChatQuestion(text, m.id))
         elif m.role == "tool":
             said.append(ChatCall(CallRun(calls[m.tool_call_id], m.content), m.id))
         else:
             elsewhere = m.status == "streaming"
-            said.append(
-                ChatAnswer(
-                    replace_controls(m.content), m.status, m.id, elsewhere=elsewhere, calls=m.tool_calls
-                )
-            )
+            said.append(ChatAnswer(text, m.status, m.id, elsewhere=elsewhere, calls=m.tool_calls))
     return said
 
 
@@ -158,5 +152,4 @@ def replace_controls(text: str) -> str:
 
 
 def last_question(said: Sequence[Said]) -> ChatQuestion | None:
-    """The last question among messages."""
     return next((each for each in reversed(said) if isinstance(each, ChatQuestion)), None)

@@ -10,8 +10,7 @@ from localspec.errors import LocalspecError
 
 
 def report(error: Exception) -> LocalspecError:
-    """Write the traceback of an unexpected error to a file, which holds the last one only; returns the error
-    to show."""
+    """Write an unexpected error's traceback to a file, which holds the last one only; return what to show."""
     sentence, remedy = f"{type(error).__name__}: {error}", "This is a defect of localspec: please report it."
     with contextlib.suppress(OSError, LocalspecError):
         path = home.state_dir() / "chat.log"

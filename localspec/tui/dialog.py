@@ -1,9 +1,8 @@
-"""Dialogs in front of the chat: the base class, the confirmation, and what they need of the application."""
+"""Dialogs in front of the chat: the base class, the confirmation, and the consent to a call."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol, cast
+from collections.abc import Mapping
 
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
@@ -16,9 +15,6 @@ from textual.widgets import Button, Static
 from textual.widgets.button import ButtonVariant
 
 from localspec.agent.loop import Consent
-from localspec.errors import LocalspecError
-from localspec.tui.chat import Chat, Tools
-from localspec.tui.link import DaemonLink
 from localspec.tui.widgets.prompt import Prompt
 
 LONG = 250
@@ -28,38 +24,8 @@ PAUSE_S, ALONE_S = 1.0, 1.0
 LETTERS: Mapping[str, Consent] = {"y": "yes", "a": "always", "n": "no"}
 
 
-class Reporter(Protocol):
-    """The screen behind a dialog, which runs work and shows its errors, and has the prompt with a text."""
-
-    @property
-    def prompt(self) -> Prompt: ...
-    def attempt(self, work: Coroutine[Any, Any, None], *, otherwise: str = "") -> None: ...
-    def show_error(self, error: LocalspecError) -> None: ...
-
-
-class Application(Protocol):
-    """Keeps the chats; see :class:`~localspec.tui.app.ChatApp`."""
-
-    @property
-    def chat_screen(self) -> Reporter: ...
-    @property
-    def link(self) -> DaemonLink: ...
-    @property
-    def tools(self) -> Tools: ...
-    def new_chat(self, *, private: bool = False) -> Chat: ...
-    async def stored_chat(self, session: str) -> Chat: ...
-    async def drop(self, session: str) -> None: ...
-    async def discard(self, chat: Chat) -> None: ...
-
-
 class Dialog(ModalScreen[ScreenResultType]):
-    """Ends with a result; a click beside it ends it without one. A second attempt to end it, such as a key
-    pressed twice, has no effect."""
-
-    @property
-    def application(self) -> Application:
-        """The application, which keeps the chats."""
-        return cast(Application, self.app)
+    """Ends with a result, or by a click beside it without one; a key pressed twice ends it once."""
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """End the dialog, if it is the topmost screen."""
@@ -128,14 +94,12 @@ class AnswerDialog(Dialog[ScreenResultType]):
         buttons[min(max(at + by, 0), len(buttons) - 1)].focus()
 
     def action_page(self, way: str) -> None:
-        """Show another part of a long question."""
         scroll = self.query_one(VerticalScroll)
         (scroll.scroll_page_up if way == "up" else scroll.scroll_page_down)(animate=False)
 
 
 class Confirm(AnswerDialog[bool]):
-    """A confirmation before an action that cannot be undone, or takes long: shows ``question``; ends with
-    True if the user chooses ``deed``."""
+    """A confirmation before what cannot be undone, or takes long; True if the user chooses ``deed``."""
 
     BINDINGS = [Binding("escape,n", "dismiss(False)", "No"), Binding("y", "dismiss(True)", "Yes")]
 
@@ -144,15 +108,16 @@ class Confirm(AnswerDialog[bool]):
 
 
 class Permission(AnswerDialog[Consent]):
-    """The consent to a call, by a letter that stands alone, or a button; what else is typed is a message."""
+    """The consent to a call, by a letter that stands alone, or a button; other text goes to ``prompt``."""
 
     BINDINGS = [Binding("escape", "dismiss('no')", "No"), Binding("ctrl+c", "stop", "Stop", show=False)]
     DEFAULT_CSS = "Permission Toast { display: none; }"  # the chat shows them
     TITLE = "The model calls"
 
-    def __init__(self, call: str) -> None:
+    def __init__(self, call: str, prompt: Prompt) -> None:
         answers: dict[str, Consent] = {"Always (a)": "always", "Once (y)": "yes", "No (Esc)": "no"}
         super().__init__(call, answers, "default")
+        self._prompt = prompt
         self._letter: Key | None = None
         self.pause: Timer | None = None
         """runs behind a key, and at first"""
@@ -177,7 +142,7 @@ class Permission(AnswerDialog[Consent]):
         """Begin to answer by a letter, or pass what is typed to the prompt."""
         if event.key in ("pageup", "pagedown"):
             return
-        has_paused, typed = self.pause is None, self.application.chat_screen.prompt.text
+        has_paused, typed = self.pause is None, self._prompt.text
         is_meant = has_paused and not (typed and self.focused is self.query_one("#no"))
         if has_paused and event.key in LETTERS and not typed:
             self._begin_pause(event)
@@ -196,12 +161,11 @@ class Permission(AnswerDialog[Consent]):
     def _pass(self, *events: Key | Paste) -> None:
         """Put what is typed or pasted into the prompt, behind a letter that did not stand alone."""
         for each in (*filter(None, (self._letter,)), *events):
-            self.application.chat_screen.prompt.take(each)
+            self._prompt.take(each)
         self._begin_pause()
         self.query_one("#no").focus()
         self.query_one(Vertical).border_subtitle = "typed into the prompt; ← Enter: once, Esc: no"
 
     async def action_stop(self) -> None:
-        """Stop the answer, too."""
         self.dismiss("no")
         await self.app.run_action("help_quit")

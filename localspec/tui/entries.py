@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from rich.style import Style
@@ -47,29 +46,22 @@ class FoldedEntry:
     def __init__(self, said: ChatQuestion | ChatCall) -> None:
         self.said = said
         self.open = False
-        self._lines: list[Strip] = []
+        self.lines: list[Strip] = []
         self._painter: Painter | None = None
-
-    @property
-    def height(self) -> int:
-        return len(self._lines)
-
-    def line(self, number: int) -> Strip:
-        return self._lines[number]
 
     def paint(self, painter: Painter) -> None:
         """Paint the shown part: the rest may be a large file."""
         self._painter = painter
         if isinstance(self.said, ChatQuestion):
-            self._lines = self._fold(painter, HEAD, painter.look.question, bar=True)
+            self.lines = self._fold(painter, HEAD, painter.look.question, bar=True)
             return
         made = self.said.made
         if made.began is None and made.text is None:
-            self._lines = []  # the question before it shows it
+            self.lines = []  # the question before it shows it
             return
-        self._lines = painter.text(f"{cut(made.begun, CALL_CHARS)}{made.took}", painter.look.muted)
+        self.lines = painter.text(f"{cut(made.begun, CALL_CHARS)}{made.took}", painter.look.muted)
         if self.said.text:
-            self._lines += self._fold(painter, RESULT_HEAD, Style.null(), bar=False)
+            self.lines += self._fold(painter, RESULT_HEAD, Style.null(), bar=False)
 
     def _fold(self, painter: Painter, head: int, style: Style, *, bar: bool) -> list[Strip]:
         text = replace_controls(REFUSALS.get(self.said.text, self.said.text))
@@ -99,9 +91,8 @@ class AnswerEntry:
     def _clear(self) -> None:
         from localspec.tui.blocks import Blocks  # late: the first frame of the chat does not wait for it
 
+        self.lines: list[Strip] = []
         self._finished: list[Strip] = []
-        self._open: list[Strip] = []
-        self._notes: list[Strip] = []
         self._blocks = Blocks()
         self._plain: GrowingText | None = None
         self._painted = 0
@@ -109,19 +100,7 @@ class AnswerEntry:
         self._run, self._run_begins = 0, 0
         self._painter: Painter | None = None
 
-    @property
-    def height(self) -> int:
-        return len(self._finished) + len(self._open) + len(self._notes)
-
-    def line(self, number: int) -> Strip:
-        for lines in (self._finished, self._open):
-            if number < len(lines):
-                return lines[number]
-            number -= len(lines)
-        return self._notes[number]
-
     def paint(self, painter: Painter) -> None:
-        """Paint all of it again."""
         self._clear()
         self._painter = painter
         self.grow()
@@ -133,20 +112,20 @@ class AnswerEntry:
             return
         text = answer.text[self._painted :]
         self._painted = len(answer.text)
-        remarks = (painter.text(replace_controls(remark), style) for remark, style in self._remarks(painter))
-        self._notes = list(chain.from_iterable(remarks))
         if painter.by_source:
             self._plain = self._plain or painter.raw()
             self._plain.append(self._pieces(painter, text))
-            self._open = self._plain.lines
-            return
-        finished = self._blocks.append(text) if text else []
-        if not answer.growing:
-            finished += self._blocks.finish()
-        for block in finished:
-            self._finished += self._space(painter, block, painter.block(block))
-            self._plain = None
-        self._paint_open(painter)
+            self.lines = self._plain.lines
+        else:
+            finished = self._blocks.append(text) if text else []
+            if not answer.growing:
+                finished += self._blocks.finish()
+            for block in finished:
+                self._finished += self._space(painter, block, painter.block(block))
+                self._plain = None
+            self.lines = self._finished + self._paint_open(painter)
+        for remark, style in self._remarks(painter):
+            self.lines += painter.text(replace_controls(remark), style)
 
     def _remarks(self, painter: Painter) -> Iterator[Piece]:
         """The remarks below it: its state, its ending."""
@@ -169,16 +148,15 @@ class AnswerEntry:
             took = (answer.result.stats.ttft_s or 0) + answer.result.completion_tokens / speed
             yield f"{duration(took)} · {speed:.0f} tok/s", look.muted
 
-    def _paint_open(self, painter: Painter) -> None:
+    def _paint_open(self, painter: Painter) -> list[Strip]:
         block = self._blocks.open
         if block is None:
-            self._open = []
-            return
+            return []
         if block.kind == "code" or len(block.source) > LONG:
             lines = self._plainly(painter, block)
         else:
             lines = painter.block(block)
-        self._open = self._space(painter, block, lines)
+        return self._space(painter, block, lines)
 
     def _space(self, painter: Painter, block: MarkdownBlock, lines: list[Strip]) -> list[Strip]:
         """``lines`` with an empty line before them, unless ``block`` is the first or joined."""
@@ -214,5 +192,4 @@ Entry = FoldedEntry | AnswerEntry
 
 
 def entry_of(said: Said) -> Entry:
-    """The entry that shows ``said``."""
     return AnswerEntry(said) if isinstance(said, ChatAnswer) else FoldedEntry(said)

@@ -13,6 +13,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from localspec.errors import StorageError
+from localspec.tui.attach import fence_for
 from localspec.tui.conversation import ChatCall, ChatQuestion, Said
 from localspec.wording import one_line
 
@@ -30,10 +31,8 @@ TOOLS = (
 
 
 def copy(text: str) -> None:
-    """Copy ``text`` if there is a tool for it, as not every terminal can; blocks, at most ``COPYING_S``.
-
-    Failures are ignored: the terminal copies it, too. Not used over SSH, where the clipboard is another one.
-    """
+    """Copy ``text`` if there is a tool for it, as not every terminal can; blocks, at most ``COPYING_S``. Has
+    no effect over SSH, where the clipboard is another one; failures are ignored: the terminal copies, too."""
     usable = (tool.split() for variable, tool in TOOLS if os.environ.get(variable))
     command = next((each for each in usable if shutil.which(each[0])), None)
     if command is None or os.environ.get("SSH_CONNECTION"):
@@ -51,52 +50,41 @@ def copy(text: str) -> None:
 
 
 def markdown(title: str, model: str | None, system: str | None, said: Iterable[Said]) -> str:
-    """The messages of a chat under headings."""
     date = time.strftime("%Y-%m-%d %H:%M")
     parts = [f"# {one_line(title) or 'Chat'}", f"{date} · {one_line(model)}" if model else date]
     if system:
         parts.append(f"## System\n\n{system}")
     for each in said:
         if isinstance(each, ChatCall):
-            fence = max(("```", *(run + "`" for run in re.findall("`{3,}", each.text))), key=len)
+            fence = fence_for(each.text)
             parts.append(f"## Call of {each.made.begun}\n\n{fence}\n{each.text}\n{fence}")
-        if isinstance(each, ChatCall) or not each.text:
-            continue
-        heading = "Question" if isinstance(each, ChatQuestion) else f"Answer ({each.status})"
-        parts.append(f"## {heading.removesuffix(' (complete)')}\n\n{each.text}")
+        elif each.text:
+            heading = "Question" if isinstance(each, ChatQuestion) else f"Answer ({each.status})"
+            parts.append(f"## {heading.removesuffix(' (complete)')}\n\n{each.text}")
     return "\n\n".join(parts) + "\n"
 
 
 def write(text: str, place: str, title: str) -> Path:
     """Write a new file and return its path; if the name is taken, a number is added. Without a name in
-    ``place`` the file is named after ``title``.
-
-    Raises :class:`StorageError`.
-    """
+    ``place`` the file is named after ``title``. Raises :class:`StorageError`."""
     path = Path(os.path.abspath(os.path.expanduser(place)))
     if not place or place.endswith(os.sep) or os.path.isdir(path):
         path /= f"{file_name(title)}.md"
+    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
     try:
-        return _write_new(path, text.encode())
+        new = next(each for each in chain((path,), numbered) if not os.path.lexists(each))
+        file = new.open("xb")
+        try:
+            with file:
+                file.write(text.encode())
+        except OSError:
+            new.unlink(missing_ok=True)  # no incomplete file stays
+            raise
     except OSError as error:
         sentence = f"{one_line(str(path))} cannot be written: {error.strerror}"
         raise StorageError(sentence, "Give another path: /export PATH.") from None
+    return new
 
 
 def file_name(title: str) -> str:
-    """A file's name for ``title``, without its ending."""
     return re.sub(r"[^\w.]+", "-", title)[:LONGEST_NAME].strip("-.") or "chat"
-
-
-def _write_new(path: Path, content: bytes) -> Path:
-    """Write a new file, at ``path`` or the first of its numbered names that is free; returns its path."""
-    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
-    new = next(each for each in chain((path,), numbered) if not os.path.lexists(each))
-    file = new.open("xb")
-    try:
-        with file:
-            file.write(content)
-    except OSError:
-        new.unlink(missing_ok=True)  # no incomplete file stays
-        raise
-    return new

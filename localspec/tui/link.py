@@ -26,10 +26,7 @@ class DaemonLink:
         self._watch: asyncio.Task[None] | None = None
 
     async def client(self) -> Client:
-        """Return a connected client; starts the daemon if necessary.
-
-        Raises the errors of connecting.
-        """
+        """Return a connected client; starts the daemon if necessary. Raises the errors of connecting."""
         async with self._connecting:
             if self._client is None or self._client.lost:
                 self._client = await self._connect()
@@ -48,18 +45,15 @@ class DaemonLink:
 
     @property
     def connected(self) -> bool:
-        """True if a daemon is connected."""
         return self._client is not None and not self._client.lost
 
     async def close(self) -> None:
-        """Close the connection."""
         if self._watch is not None:
             self._watch.cancel()
         if self._client is not None:
             await self._client.close()
 
     async def _follow(self, client: Client) -> None:
-        """Report changes of chats, and the connection's end."""
         with contextlib.suppress(LocalspecError):
             async for event in await client.subscribe():
                 self._report(Touched(event))

@@ -45,7 +45,6 @@ class Look:
 
     @classmethod
     def read_app(cls, app: App[Any]) -> Look:
-        """The look of an app's current theme."""
         theme = app.current_theme
         plain = app.no_color or app.console.color_system is None
         return cls.of(dark=theme.dark, colours=app.theme_variables, plain=plain)
@@ -62,8 +61,13 @@ class Look:
         base = style("foreground") + Style(bgcolor=background.hex6)
         muted = style("foreground", 0.55)
         code_background = background.blend(Color.parse(colours["foreground"]), 0.06).hex6
-        inline = style("accent") + Style(bgcolor=code_background)
-        heading = style("primary", bold=True)
+        parts = {
+            "h1 h2 h3 h4 h5 h6 table.header": style("primary", bold=True),
+            "code": style("accent") + Style(bgcolor=code_background),
+            "item.bullet item.number": style("primary"),
+            "link link_url": style("primary") + Style(underline=True),
+            "block_quote hr table.border": muted,
+        }
         return cls(
             base=base,
             muted=muted,
@@ -73,20 +77,7 @@ class Look:
             question=style("foreground", bold=True),
             plain_code=style("foreground") + Style(bgcolor=code_background),
             code_theme="github-dark" if dark else "friendly",
-            markdown=Theme(
-                {
-                    **{f"markdown.h{level}": heading for level in range(1, 7)},
-                    "markdown.code": inline,
-                    "markdown.block_quote": muted,
-                    "markdown.hr": muted,
-                    "markdown.item.bullet": style("primary"),
-                    "markdown.item.number": style("primary"),
-                    "markdown.link": style("primary") + Style(underline=True),
-                    "markdown.link_url": style("primary") + Style(underline=True),
-                    "markdown.table.border": muted,
-                    "markdown.table.header": heading,
-                }
-            ),
+            markdown=Theme({f"markdown.{n}": each for names, each in parts.items() for n in names.split()}),
             sources=_sources(colours, dark=dark, plain=plain),
         )
 
@@ -113,5 +104,4 @@ def join(pieces: Iterable[Piece]) -> Text:
 
 
 def code(text: Text, look: Look) -> Padding:
-    """Code on its own background."""
     return Padding(text, (0, 1), style=look.plain_code)

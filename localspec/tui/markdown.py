@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 
 from markdown_it.token import Token
@@ -170,8 +171,10 @@ def _disarm(token: Token) -> None:
 
 def highlight(code: str, language: str, theme: str) -> Iterator[Piece]:
     """``code`` in styled pieces; one piece without style if the language is unknown or the code too long."""
-    is_short = len(code) <= LONGEST_CODE and max(map(len, code.split("\n"))) <= LONGEST_LINE
-    lexer = _lexer(language) if is_short else None
+    lexer: Lexer | None = None
+    if language and len(code) <= LONGEST_CODE and max(map(len, code.split("\n"))) <= LONGEST_LINE:
+        with suppress(ClassNotFound):
+            lexer = get_lexer_by_name(language, stripnl=False, tabsize=0)
     if lexer is None:
         yield code, Style.null()
         return
@@ -180,13 +183,6 @@ def highlight(code: str, language: str, theme: str) -> Iterator[Piece]:
         if text := text[: len(code) - end]:  # the lexer appends a line feed
             end += len(text)
             yield text, _style(theme, token)
-
-
-def _lexer(language: str) -> Lexer | None:
-    try:
-        return get_lexer_by_name(language, stripnl=False, tabsize=0) if language else None
-    except ClassNotFound:
-        return None
 
 
 @lru_cache(maxsize=1024)

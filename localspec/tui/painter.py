@@ -21,7 +21,7 @@ GUTTER = 2
 """columns before each line, for a mark"""
 LONGEST = 10_000
 """characters; longer prose is painted as plain text, as parsing it could take long"""
-LONGEST_LINE = 4_000
+LONGEST_GROWING = 4_000
 """characters; a longer line is broken at its last blank, as it is wrapped whole whenever it grows"""
 
 
@@ -38,7 +38,7 @@ class GrowingText:
     def append(self, pieces: Iterable[Piece]) -> None:
         text = self._line.append_text(join(pieces))
         end = text.plain.rfind("\n")
-        if end < 0 and len(text) > LONGEST_LINE:
+        if end < 0 and len(text) > LONGEST_GROWING:
             end = text.plain.rfind(" ")
         if end >= 0:
             ended, _, self._line = text.divide([end, end + 1])
@@ -61,7 +61,6 @@ class Painter:
         self.by_source = by_source
         """True if answers are painted as raw text, each token in its source's colour, not as Markdown"""
         self.blank = Strip.blank(GUTTER + self.width, look.base)
-        """an empty line"""
         self._gutter = Segment(" " * GUTTER, look.base)
         self._console = Console(
             file=io.StringIO(), width=self.width, theme=look.markdown, tab_size=TAB, _environ={}
@@ -91,7 +90,6 @@ class Painter:
         return plain
 
     def raw(self) -> GrowingText:
-        """A painter for plain text that grows."""
         return GrowingText(self._lines)
 
     def text(self, text: str, under: Style, *, bar: bool = False) -> list[Strip]:
@@ -100,7 +98,6 @@ class Painter:
         return self._lines(join([(text.removesuffix("\n"), under)]), gutter)
 
     def mark_chosen(self, line: Strip) -> Strip:
-        """A line with the mark of the chosen message."""
         mark = Strip([Segment("▌ ", self.look.base + self.look.chosen)], GUTTER)
         return Strip.join([mark, line.crop(GUTTER)])
 

@@ -7,12 +7,11 @@ import contextlib
 import threading
 from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.events import Key, Paste
-from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
@@ -24,10 +23,11 @@ from localspec.protocol.messages import ModelDescription
 from localspec.thread import on_a_thread
 from localspec.tui import defects, facts
 from localspec.tui.attach import Files, attach_files
-from localspec.tui.chat import Chat
+from localspec.tui.chat import Chat, Tools
 from localspec.tui.command import Command, Values, find_command, parse
 from localspec.tui.conversation import ChatQuestion, Said
-from localspec.tui.dialog import Application, Confirm, Dialog
+from localspec.tui.dialog import Confirm, Dialog
+from localspec.tui.link import DaemonLink
 from localspec.tui.look import Look
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.status import legend, summary
@@ -39,6 +39,18 @@ LOOK_S = 1.0
 """between two looks at an answer that another program receives"""
 
 T = TypeVar("T")
+
+
+class Application(Protocol):
+    """Keeps the chats; see :class:`~localspec.tui.app.ChatApp`."""
+
+    link: DaemonLink
+    tools: Tools
+
+    def new_chat(self, *, private: bool = False) -> Chat: ...
+    async def stored_chat(self, session: str) -> Chat: ...
+    async def drop(self, session: str) -> None: ...
+    async def discard(self, chat: Chat) -> None: ...
 
 
 class ChatScreen(Screen[None]):
@@ -97,7 +109,6 @@ class ChatScreen(Screen[None]):
 
     @property
     def application(self) -> Application:
-        """The application, which keeps the chats."""
         return cast(Application, self.app)
 
     @property
@@ -164,7 +175,6 @@ class ChatScreen(Screen[None]):
         await self.answer(chat.send(text) if editing is None else chat.edit(editing, text))
 
     def action_chosen(self, what: str) -> None:
-        """Act on the chosen message."""
         if (said := self._transcript.chosen) is None:
             return
         if what == "regenerate":
@@ -205,7 +215,6 @@ class ChatScreen(Screen[None]):
             self.action_run(command.name, value)
 
     async def models(self) -> Sequence[ModelDescription]:
-        """The models on this computer."""
         return await self.application.link.ask(lambda client: client.models())
 
     async def download(self, model: MissingModel) -> bool:
@@ -254,7 +263,6 @@ class ChatScreen(Screen[None]):
             await chat.load()
 
     def copy(self, text: str) -> None:
-        """Put a text into the clipboard."""
         self.app.copy_to_clipboard(text)
         self.notify("Copied.", timeout=2)
 
@@ -337,7 +345,6 @@ class ChatScreen(Screen[None]):
         self.run_worker(run_work())
 
     async def answer(self, turn: Coroutine[Any, Any, None]) -> None:
-        """Run a turn of a chat."""
         await self.settled.wait()
         await turn
         self._show_status()  # with what is known at the end only
@@ -357,22 +364,12 @@ class ChatScreen(Screen[None]):
         return await self.app.push_screen_wait(dialog)
 
     def show_error(self, error: LocalspecError) -> None:
-        """Show an error and its remedy."""
         self._show_status()
         self.notify(error.remedy, title=error.message, severity="error", timeout=ERROR_SHOWN_S)
 
-    def notify(
-        self,
-        message: str,
-        *,
-        title: str = "",
-        severity: SeverityLevel = "information",
-        timeout: float | None = None,
-        markup: bool = False,
-    ) -> None:
+    def notify(self, message: str, *, title: str = "", **how: Any) -> None:
         """Show a notice; markup and control characters in it have no effect."""
-        message, title = printable(message), one_line(title)
-        super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+        super().notify(printable(message), title=one_line(title), **{"markup": False, **how})
 
     # Facts.
 
@@ -394,7 +391,6 @@ class ChatScreen(Screen[None]):
             self.attempt(self._greet())
 
     async def _greet(self) -> None:
-        """Show the model in use."""
         with contextlib.suppress(LocalspecError):  # optional: the user did not request it
             models = await self.models()
             if self.chat.pairing is not None:
@@ -409,7 +405,6 @@ class ChatScreen(Screen[None]):
             self.attempt(self._catch_up())
 
     async def _catch_up(self) -> None:
-        """Read and show changes by other programs."""
         await self.chat.pick_up()
         self._show_status()
 

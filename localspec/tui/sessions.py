@@ -16,6 +16,7 @@ from localspec.errors import LocalspecError
 from localspec.protocol.messages import SessionSummary
 from localspec.tui.dialog import Confirm, Dialog
 from localspec.tui.facts import Touched
+from localspec.tui.screen import ChatScreen
 from localspec.wording import count_noun, describe_time, one_line
 
 MOST = 1000
@@ -25,7 +26,7 @@ LONGEST_QUERY = 1000
 
 
 class SessionsScreen(Dialog[str | None]):
-    """Ends with the session to open, or with None. ``current`` is the one that is shown."""
+    """Ends with the session to open, or with None."""
 
     BINDINGS = [
         Binding("escape", "dismiss", "Leave", show=False),
@@ -49,10 +50,9 @@ class SessionsScreen(Dialog[str | None]):
     }
     """
 
-    def __init__(self, query: str = "", *, current: str | None = None) -> None:
+    def __init__(self, chat_screen: ChatScreen, query: str) -> None:
         super().__init__()
-        self._first_query = query
-        self._current = current
+        self._chat_screen, self._first_query = chat_screen, query
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
@@ -75,10 +75,6 @@ class SessionsScreen(Dialog[str | None]):
     def _list(self) -> OptionList:
         return self.query_one(OptionList)
 
-    @property
-    def _query(self) -> str:
-        return self.query_one(Input).value.strip()
-
     def on_input_changed(self) -> None:
         self._read()
 
@@ -92,20 +88,18 @@ class SessionsScreen(Dialog[str | None]):
         self.dismiss(event.option.id)
 
     def action_move(self, how: str) -> None:
-        """Move the highlight."""
         getattr(self._list, f"action_{how}")()
 
     def action_delete(self) -> None:
-        """Delete the highlighted chat, after a confirmation."""
         option = self._list.highlighted_option
         if option is not None and option.id is not None:
             # By the chat's screen, so that it is done even if this dialog is left meanwhile.
-            self.application.chat_screen.attempt(self._delete(option.id, str(option.prompt).strip("● ")))
+            self._chat_screen.attempt(self._delete(option.id, str(option.prompt).strip("● ")))
 
     async def _delete(self, session: str, row: str) -> None:
         question = Confirm(f"Delete “{one_line(row)}”? This cannot be undone.", "Delete")
         if await self.app.push_screen_wait(question):
-            await self.application.drop(session)
+            await self._chat_screen.application.drop(session)
             if self.is_attached:
                 self._read()
 
@@ -115,19 +109,19 @@ class SessionsScreen(Dialog[str | None]):
         self.run_worker(partial(self._search, opening), group="search", exclusive=True)  # type: ignore[arg-type]
 
     async def _search(self, opening: bool) -> None:
-        query = self._query
+        query, link = self.query_one(Input).value.strip(), self._chat_screen.application.link
         try:
-            found = await self.application.link.ask(lambda client: client.sessions(query, limit=MOST))
+            found = await link.ask(lambda client: client.sessions(query, limit=MOST))
         except LocalspecError as error:
-            self.application.chat_screen.show_error(error)
+            self._chat_screen.show_error(error)
             return
         if not self.query(OptionList):  # the dialog has ended meanwhile
             return
-        option, now = self._list.highlighted_option, time.time()
+        option, now, current = self._list.highlighted_option, time.time(), self._chat_screen.chat.session
         before, place = (option and option.id), (option and self._list.highlighted) or 0
         chats = sorted(found, key=lambda each: each.once)
         self._list.set_options(
-            Option(row(each, now, each.session == self._current), each.session) for each in chats
+            Option(row(each, now, each.session == current), each.session) for each in chats
         )
         ids = [each.session for each in chats]
         if ids:

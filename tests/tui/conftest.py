@@ -11,10 +11,8 @@ from tests.daemon.harness import write_config
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
-    """A home, and so a daemon with the bundled pair, for all tests of a module.
-
-    Its context is so long that an answer without an end takes half a minute on a fast machine.
-    """
+    """A home, and so a daemon with the bundled pair, for all tests of a module. Its context is so long that
+    an answer without an end takes half a minute on a fast machine."""
     with own_home() as path:
         write_config(path, sections="[engine]\nn_ctx = 16384\n")
         yield path

@@ -41,12 +41,10 @@ class Player:
 
     @property
     def typed(self) -> str:
-        """Return the text in the prompt."""
         return self.screen.query_one(Composer).text
 
     @property
     def title(self) -> str:
-        """Return the title of the prompt's frame, which says what an edit is of."""
         return self.screen.query_one(Composer).border_title or ""
 
     @property
@@ -55,19 +53,15 @@ class Player:
 
     @property
     def toasts(self) -> list[str]:
-        """Return the toasts on the screen: title and sentence."""
         return [f"{toast.title} {toast.message}".strip() for toast in self.app._notifications]
 
     def lines(self) -> list[str]:
-        """The lines of the screen, as a person sees them."""
         return [strip.text.rstrip() for strip in self.app.screen._compositor.render_strips()]
 
     def seen(self) -> str:
-        """The text of the screen as one line."""
         return " ".join(" ".join(self.lines()).split())
 
     def foot(self) -> str:
-        """The last line of the prompt's frame."""
         return self.lines()[self.screen.query_one(Composer).region.bottom - 1]
 
     async def press(self, *keys: str) -> None:
@@ -80,11 +74,14 @@ class Player:
         await self._pilot.click(widget, offset=offset)
 
     def put(self, text: str) -> None:
-        """Have a text in the prompt, as if pasted."""
         self.screen.query_one(Composer).text = text
 
+    async def send(self, text: str) -> None:
+        """Send a text as if pasted."""
+        self.put(text)
+        await self.press("enter")
+
     async def write(self, text: str) -> None:
-        """Type a text, key by key."""
         names = {" ": "space", "\n": "ctrl+j", "/": "slash", "@": "at", ".": "full_stop", "-": "minus"}
         await self._pilot.press(*(names.get(character, character) for character in text))
 
@@ -94,7 +91,6 @@ class Player:
         await self._pilot.pause()
 
     async def search(self, text: str) -> None:
-        """Open the palette, type, and wait for what it finds."""
         await self.press("ctrl+p")
         await self._find(text)
 
@@ -127,8 +123,7 @@ class Player:
     async def ask_on(self, question: str) -> ChatAnswer:
         """Send a message as if pasted, and wait for the first words of a long answer."""
         before = self.chat.answer
-        self.put(question)
-        await self.press("enter")
+        await self.send(question)
         await self.until(
             lambda: bool(self.chat.answer is not before and self.chat.answer and self.chat.answer.text),
             "it answers",
@@ -139,8 +134,7 @@ class Player:
 
     async def do(self, command: str) -> None:
         """Have a command run, and wait until it is done."""
-        self.put(command)
-        await self.press("enter")
+        await self.send(command)
         await self.settle()
 
     async def answered(self, before: ChatAnswer | None) -> None:
@@ -151,7 +145,6 @@ class Player:
         await self.settle()
 
     async def pause(self) -> None:
-        """Wait until the keys that were pressed are taken."""
         await self._pilot.pause()
 
     async def settle(self) -> None:

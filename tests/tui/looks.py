@@ -13,7 +13,6 @@ LOOK = Look.of(dark=True, colours=THEME.to_color_system().generate())
 
 
 def painter(width: int, *, by_source: bool = False) -> Painter:
-    """For ``width`` columns of text."""
     return Painter(width + GUTTER, LOOK, by_source=by_source)
 
 

@@ -72,7 +72,6 @@ def answered(text: str = TEXT, rounds: str = ROUNDS) -> ChatAnswer:
 
 
 def growing(text: str = TEXT, rounds: str = ROUNDS) -> ChatAnswer:
-    """An answer that has come so far."""
     sources = [_sources(each.split()) for each in rounds.split(", ")]
     total = sum(map(len, sources))
     answer = ChatAnswer(status="streaming")
@@ -115,7 +114,6 @@ async def showing(
 
 
 def show(player: Player, said: Sequence[Said]) -> Chat:
-    """Show these messages."""
     chat = player.chat
     chat.pairing = PAIRING
     chat.said = list(said)
@@ -124,5 +122,4 @@ def show(player: Player, said: Sequence[Said]) -> Chat:
 
 
 def conversation() -> list[Said]:
-    """A question, and its answer."""
     return [ChatQuestion("What does `textwrap.dedent` do?", 1), answered()]

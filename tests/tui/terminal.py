@@ -38,23 +38,19 @@ class Terminal:
         self._run("new-session", "-d", "-x", width, "-y", height, f"{command}; echo left with $?; exec cat")
 
     def keys(self, *names: str) -> None:
-        """Press keys, by tmux's names for them."""
         self._run("send-keys", *names)
 
     def resize(self, width: int, height: int) -> None:
         self._run("resize-window", "-x", str(width), "-y", str(height))
 
     def write(self, text: str) -> None:
-        """Type a text."""
         self._run("send-keys", "-l", text)
 
     def send(self, text: str) -> None:
-        """Type a text, and Enter."""
         self.write(text)
         self.keys("Enter")
 
     def paste(self, text: str) -> None:
-        """Paste a text in brackets, as terminals do."""
         self._run("set-buffer", text, ";", "paste-buffer", "-p")
 
     def pane(self) -> str:
@@ -79,7 +75,6 @@ class Terminal:
         until_sync(lambda: bool(marked.search(self._run("capture-pane", "-pe"))), f"{text} is marked")
 
     def signal(self, number: int) -> None:
-        """Send a signal to what runs in the window."""
         (running,) = psutil.Process(int(self._run("display-message", "-p", "#{pane_pid}"))).children()
         running.send_signal(number)
 

@@ -11,17 +11,8 @@ import pytest
 
 from localspec.errors import InvalidOptions
 from localspec.tui import attach
-from localspec.tui.attach import (
-    Files,
-    attach_files,
-    detach_files,
-    gather_files,
-    mention_of,
-    mentions,
-    rank_files,
-)
-from localspec.tui.widgets.prompt import Composer
-from tests.tui.harness import playing
+from localspec.tui.attach import Files, attach_files, gather_files, mention_of, mentions, rank_files
+from localspec.tui.conversation import ChatQuestion
 from tests.waiting import until
 
 
@@ -110,7 +101,7 @@ def test_what_cannot_be_attached_is_an_error(here: Path, mention: str, shown: st
     ],
 )
 def test_what_was_written_is_known_again(here: Path, text: str) -> None:
-    assert detach_files(attach_files(text, here)) == text
+    assert ChatQuestion(attach_files(text, here)).written == text
 
 
 def test_files_are_found_by_a_part_of_their_path() -> None:
@@ -155,18 +146,3 @@ async def test_files_are_looked_for_once_at_a_time(here: Path, monkeypatch: pyte
     going_on.set()
     assert await asked[-1] == ["src/one.py"] and await files.like("two") == ["two words.md"]
     assert searches == [here]
-
-
-@pytest.mark.slow
-async def test_a_file_is_attached_and_left_out_of_an_edit(
-    home: Path, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(here)
-    async with playing() as player:
-        player.screen.query_one(Composer).text = '@"two words.md"?'
-        await player.press("enter")
-        await player.answered(None)
-        (question, answer) = player.chat.said
-        assert question.text == attach_files('@"two words.md"?', here) and answer.text
-        await player.press("ctrl+g")
-        assert player.typed == '@"two words.md"?'

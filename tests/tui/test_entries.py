@@ -9,7 +9,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from textual.strip import Strip
 
 from localspec.errors import ModelNotFound
 from localspec.protocol.requests import Delta, Token
@@ -20,23 +19,17 @@ from tests.tui.showing import answered
 from tests.tui.test_blocks import markdown
 
 
-def lines_of(entry: Entry) -> list[Strip]:
-    return [entry.line(number) for number in range(entry.height)]
-
-
 def shown(entry: Entry) -> list[str]:
-    return texts(lines_of(entry))
+    return texts(entry.lines)
 
 
 def painted(answer: ChatAnswer, width: int = 60, *, raw: bool = False) -> AnswerEntry:
-    """The entry of an answer."""
     entry = AnswerEntry(answer)
     entry.paint(painter(width, by_source=raw))
     return entry
 
 
 def grown(chunks: list[str], *, raw: bool = False, sources: str = "target") -> AnswerEntry:
-    """The entry of an answer that came in pieces, each looked at."""
     answer = ChatAnswer(status="streaming", waiting="asking")
     entry = AnswerEntry(answer)
     entry.paint(painter(60, by_source=raw))
@@ -44,7 +37,6 @@ def grown(chunks: list[str], *, raw: bool = False, sources: str = "target") -> A
         source = ("target", "draft", "memory")[number % 3]
         answer.grow(Delta(chunk, (Token(1, source, len(chunk)),)))
         entry.grow()
-        assert len(lines_of(entry)) == entry.height
     answer.status = "complete"
     entry.grow()
     return entry
@@ -61,9 +53,7 @@ LONG_PROSE = "one **two** `three` " * (LONG // 12) + "\nfour\n\nfive"
 @example([LONG_PROSE[n : n + 700] for n in range(0, len(LONG_PROSE), 700)], False)
 def test_what_grew_looks_as_what_came_at_once(chunks: list[str], raw: bool) -> None:
     entry = grown(chunks, raw=raw)
-    assert [list(line) for line in lines_of(entry)] == [
-        list(line) for line in lines_of(painted(entry.said, raw=raw))
-    ]
+    assert [list(line) for line in entry.lines] == [list(line) for line in painted(entry.said, raw=raw).lines]
 
 
 def test_blocks_stand_apart_and_items_together() -> None:
@@ -75,7 +65,7 @@ def test_raw_text_is_coloured_by_its_proposer() -> None:
     answer = ChatAnswer(
         "a**b**c and", runs=[SourceRun("target", 2), SourceRun("draft", 4), SourceRun("unheard-of", 1)]
     )
-    (line,) = lines_of(painted(answer, raw=True))
+    (line,) = painted(answer, raw=True).lines
     assert [(s.text, s.style and s.style.color) for s in line if s.text.strip()] == [
         ("a*", LOOK.sources["target"].color),
         ("*b**", LOOK.sources["draft"].color),
@@ -108,7 +98,7 @@ def test_raw_text_that_grows_costs_what_is_new_of_it() -> None:
         entry.grow()
     assert isinstance(answer.runs, Counted) and answer.runs.looks < 10 * len(answer.runs)
     at_once = painted(answer, raw=True)
-    assert [[*line.simplify()] for line in lines_of(entry)] == [[*x.simplify()] for x in lines_of(at_once)]
+    assert [[*line.simplify()] for line in entry.lines] == [[*x.simplify()] for x in at_once.lines]
 
 
 def test_runs_may_reach_beyond_the_text() -> None:
@@ -147,7 +137,7 @@ def test_a_question_is_shown_as_it_was_typed() -> None:
     entry = entry_of(ChatQuestion("**a**\n\tb\x1b[31m"))
     entry.paint(painter(40))
     assert shown(entry) == ["**a**", "    b�[31m"]
-    assert all(line.text.startswith("▎ ") for line in lines_of(entry))
+    assert all(line.text.startswith("▎ ") for line in entry.lines)
 
 
 def test_a_long_question_is_folded() -> None:
@@ -162,7 +152,7 @@ def test_thoughts_are_shown_until_the_answer_begins() -> None:
     entry.paint(painter(60))
     answer.grow(Delta("Hm.", (Token(1, "target", 3),), "thinking"))
     entry.grow()
-    assert "Hm." in "".join(line.text for line in lines_of(entry)) and answer.tokens == 1 and not answer.runs
+    assert "Hm." in "".join(line.text for line in entry.lines) and answer.tokens == 1 and not answer.runs
     answer.grow(Delta("Yes", (Token(1, "target", 3),)))
     entry.grow()
-    assert answer.text == "Yes" and "Hm." not in "".join(line.text for line in lines_of(entry))
+    assert answer.text == "Yes" and "Hm." not in "".join(line.text for line in entry.lines)

@@ -20,16 +20,6 @@ from tests.tui.showing import answered, conversation, showing
 Play = Callable[[Player], Awaitable[None]]
 
 
-async def copy(player: Player) -> None:
-    await player.do("/copy")
-    assert player.app.clipboard == player.chat.said[-1].text and player.toasts == ["Copied."]
-
-
-async def code(player: Player) -> None:
-    await player.do("/code")
-    assert player.app.clipboard == "two"
-
-
 async def edit(player: Player) -> None:
     await player.do("/edit")
     assert player.typed == "And what of tabs?"
@@ -37,8 +27,7 @@ async def edit(player: Player) -> None:
 
 async def help(player: Player) -> None:
     for key in ("f1", "escape"):
-        player.put("/help")
-        await player.press("enter")
+        await player.send("/help")
         await player.until(lambda: bool(player.screen.query("HelpPanel")), "the keys are shown")
         await player.press("x", key)
         await player.until(lambda: not player.screen.query("HelpPanel"), "they are hidden")
@@ -99,7 +88,7 @@ async def confirming(player: Player) -> None:
     assert answers == [True]
 
 
-HERE = (copy, code, edit, help, quit, shell_keys, newline, on_a_message, scrolling, confirming)
+HERE = (edit, help, quit, shell_keys, newline, on_a_message, scrolling, confirming)
 
 
 @pytest.mark.slow
@@ -129,9 +118,6 @@ async def test_what_the_daemon_is_asked_for(home: Path) -> None:
             assert player.chat.answering and len(player.chat.said) == 2
             await player.press("escape")
             await player.settle()
-        await player.do("/model stdlib-1m")
-        assert player.chat.pairing is not None and player.chat.pairing.target == "stdlib-1m"
-        assert any(toast.startswith("stdlib-1m answers") for toast in player.toasts)
 
 
 def bound() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Text that leaves the chat: its code, which is copied, and all of it in a Markdown file."""
+"""Text that leaves the chat: in a Markdown file, or the clipboard, whose tools are scripts here."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import resource
 from pathlib import Path
 
 import pytest
+from textual.selection import SELECT_ALL
 
 from localspec.errors import StorageError
+from localspec.tui import export
 from localspec.tui.commands import code_blocks
 from localspec.tui.conversation import ChatAnswer, ChatQuestion, Said
 from localspec.tui.export import file_name, markdown, write
+from tests.tui.showing import TEXT, conversation, showing
 
 
 def test_markdown_has_each_text_under_a_heading_to_the_letter() -> None:
@@ -56,10 +59,7 @@ def test_a_place_may_be_a_directory_and_no_file_is_overwritten(
     assert write("x", "mine.md", "") == tmp_path / "mine-2.md" and mine.read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    ("place", "why"),
-    [("none/it.md", "No such file"), ("x" * 300, "too long")],
-)
+@pytest.mark.parametrize(("place", "why"), [("none/it.md", "No such file"), ("x" * 300, "too long")])
 def test_a_file_that_cannot_be_written_is_an_error(tmp_path: Path, place: str, why: str) -> None:
     with pytest.raises(StorageError, match=why) as caught:
         write("x", os.path.join(tmp_path, place), "")
@@ -94,3 +94,89 @@ def test_a_file_that_cannot_be_written_to_its_end_is_removed(tmp_path: Path) -> 
 )
 def test_code_is_found_wherever_it_stands(text: str, found: list[str]) -> None:
     assert code_blocks(text) == found
+
+
+COPIED = "naïve 👋\n\tcode\n"
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is all of PATH; there is neither a display nor SSH."""
+    for name in ("SSH_CONNECTION", "WAYLAND_DISPLAY", "DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def write_tool(folder: Path, name: str, script: str = '/bin/cat > "$0.read"; echo "$@" > "$0.said"') -> Path:
+    """A tool, which writes what it reads into the file that is returned."""
+    tool = folder / name
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+    return folder / f"{name}.read"
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "arguments"),
+    [
+        ("wl-copy", "WAYLAND_DISPLAY", "--type text/plain"),
+        ("xclip", "DISPLAY", "-selection clipboard"),
+        ("xsel", "DISPLAY", "--clipboard --input"),
+        ("pbcopy", "", ""),
+    ],
+)
+def test_a_tool_reads_it(
+    tools: Path, monkeypatch: pytest.MonkeyPatch, name: str, variable: str, arguments: str
+) -> None:
+    read = write_tool(tools, name)
+    if variable:
+        export.copy(COPIED)
+        assert not read.exists()
+        monkeypatch.setenv(variable, ":0")
+    export.copy(COPIED)
+    assert read.read_text("utf-8") == COPIED
+    assert (tools / f"{name}.said").read_text().strip() == arguments
+
+
+def test_windows_reads_its_own_encoding(tools: Path) -> None:
+    read = write_tool(tools, "clip.exe")
+    export.copy(COPIED)
+    assert read.read_text("utf-16-le") == COPIED
+
+
+def test_over_ssh_it_would_be_another_one(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = write_tool(tools, "pbcopy")
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.1 50000 192.0.2.2 22")
+    export.copy("text")
+    assert not read.exists()
+
+
+@pytest.mark.parametrize("script", ["exit 1", "exec /bin/sleep 60", "\nexec /no/such/program"])
+def test_a_tool_that_fails_is_no_matter(tools: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    ends = "sleep" not in script
+    monkeypatch.setattr(export, "COPYING_S", 30 if ends else 0.2)
+    write_tool(tools, "pbcopy", f'/bin/echo > "$0.begun"; {script}')
+    export.copy("text" * 100_000)  # more than a pipe holds
+    assert (tools / "pbcopy.begun").exists() or not ends
+    (tools / "pbcopy").write_bytes(b"\x00 no program")
+    export.copy("text")
+
+
+@pytest.mark.slow
+async def test_messages_and_what_is_selected_are_copied(
+    still: Path, tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = write_tool(tools, "wl-copy")
+    monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
+    async with showing(conversation()) as player:
+        await player.do("/copy")
+        await player.until(lambda: read.exists() and read.read_text() == TEXT, "it is copied")
+        assert player.app.clipboard == TEXT and player.toasts == ["Copied."]
+        await player.do("/code")
+        await player.until(lambda: read.read_text().startswith("import textwrap\n"), "it is copied")
+        player.screen.selections = {player.transcript: SELECT_ALL}
+        await player.press("alt+up", "ctrl+c")
+        await player.until(lambda: read.read_text() == player.app.clipboard, "it is copied")
+        assert "What does `textwrap.dedent` do?" in read.read_text()

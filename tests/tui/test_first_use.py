@@ -34,7 +34,7 @@ class Model(MissingModel):
 
 async def half_is_here(player: Player) -> None:
     shown = "qwen2.5-coder:0.5b 50%"
-    await player.until(lambda: any(shown in each for each in player.lines()), "it shows how much is here")
+    await player.until(lambda: shown in player.seen(), "it shows how much is here")
 
 
 async def test_a_message_waits_for_the_download(home: Path) -> None:

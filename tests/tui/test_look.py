@@ -9,7 +9,6 @@ from textual.color import Color, rgb_to_lab
 from textual.theme import BUILTIN_THEMES, Theme
 
 from localspec.tui.look import SOURCES, Look
-from tests.hygiene.source import ROOT
 
 THEMES = [theme for theme in BUILTIN_THEMES.values() if not theme.ansi]
 
@@ -29,7 +28,6 @@ def contrast(one: Color, other: Color) -> float:
 
 
 def distance(one: Color, other: Color) -> float:
-    """Return the distance of two colours in Lab; 2 is just visible."""
     return float(sum((a - b) ** 2 for a, b in zip(rgb_to_lab(one), rgb_to_lab(other), strict=True)) ** 0.5)
 
 
@@ -42,14 +40,3 @@ def test_sources_are_read_and_distinguished(theme: Theme) -> None:
     assert all(contrast(colour, Color.parse(colours["background"])) >= 2.8 for colour in sources)
     near = [(one.hex, other.hex) for one, other in combinations(sources, 2) if distance(one, other) < 20]
     assert near == [], "turn the colour of one by other degrees of hue, in KINDS of protocol/options.py"
-
-
-@pytest.mark.parametrize("name", ["textual-dark", "textual-light"])
-def test_lookup_is_green_as_in_the_readme(name: str) -> None:
-    theme = BUILTIN_THEMES[name]
-    look = Look.of(dark=theme.dark, colours=theme.to_color_system().generate())
-    assert look.sources["prompt-lookup"].color is not None
-    hue = Color.parse(look.sources["prompt-lookup"].color.name).hsl.h * 360
-    assert (
-        90 <= hue <= 150 and "green tokens were copied by prompt lookup" in (ROOT / "README.md").read_text()
-    )

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from localspec.models.catalogue import DEFAULT
 from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.tui import commands
-from localspec.tui.widgets.prompt import Composer
 from localspec.wording import pairing_sentence
 from tests.tui.harness import ENDLESS, playing
-from tests.tui.showing import showing
 
 
 @pytest.mark.slow
@@ -24,16 +25,6 @@ async def test_a_model_is_chosen_from_all_that_are_here(home: Path) -> None:
         assert pairing is not None and pairing.target == "stdlib-1m" and pairing.draft is None
         assert player.chat.options.model == "stdlib-1m"
         assert any("stdlib-1m answers" in toast for toast in player.toasts)
-
-
-@pytest.mark.slow
-async def test_a_draft_is_named_or_chosen(home: Path) -> None:
-    async with playing() as player:
-        await player.do("/set draft none")
-        assert player.chat.pairing is not None and player.chat.pairing.draft is None
-        await player.do("/set draft auto")
-        assert player.chat.options.draft == "auto" and player.chat.pairing.draft == "stdlib-1m"
-        assert "the bundled pair" in player.chat.pairing.reason
 
 
 @pytest.mark.slow
@@ -63,11 +54,8 @@ async def test_a_model_that_cannot_be_loaded_changes_nothing(home: Path) -> None
 @pytest.mark.slow
 async def test_a_choice_during_an_answer_counts_from_the_next_one_on(home: Path) -> None:
     async with playing(ENDLESS) as player:
-        await player.write("Hi")
-        await player.press("enter")
-        await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens), "it answers")
-        player.screen.query_one(Composer).text = "/model stdlib-1m"
-        await player.press("enter")
+        await player.ask_on("Hi")
+        await player.send("/model stdlib-1m")
         await player.until(lambda: bool(player.toasts), "it is shown")
         (toast,) = player.toasts
         assert toast.startswith("stdlib-1m answers") and toast.endswith(" from the next question on.")
@@ -77,34 +65,19 @@ async def test_a_choice_during_an_answer_counts_from_the_next_one_on(home: Path)
 
 
 def described(name: str, **facts: object) -> ModelDescription:
-    """A model on a disk."""
     known = {"id": name, "path": f"/m/{name}.gguf", "format": "gguf", "backend": "llama_cpp", "size": 10**9}
     return ModelDescription(**{"names": (name,), **known, **facts})  # type: ignore[arg-type]
 
 
-async def test_the_current_model_comes_first_and_toys_last(
-    still: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with showing(size=(100, 60)) as player:
-        toy, broken = described("stdlib-1m", store="bundled"), described("broken", problem="it ends early")
-        models = (toy, broken, described(DEFAULT), described("two"))
-
-        async def list_models() -> tuple[ModelDescription, ...]:
-            return models
-
-        monkeypatch.setattr(player.screen, "models", list_models)
-        player.chat.pairing = Pairing("two", None, "auto", "llama_cpp", "")
-        await player.press("ctrl+o")
-        await player.until(lambda: "unusable: it ends early" in player.seen(), "they are listed")
-        order = (
-            "two current · 1.0 GB",
-            f"{DEFAULT} 1.0 GB",
-            "qwen2.5-coder:1.5b to download: 1.1 GB · code on a laptop",
-            "stdlib-1m toy, for tests · 1.0 GB",
-            "broken unusable",
-        )
-        places = [player.seen().index(each) for each in order]
-        assert places == sorted(places)
+async def test_the_current_model_comes_first_and_toys_last() -> None:
+    toy, broken = described("stdlib-1m", store="bundled"), described("broken", problem="it ends early")
+    pairing = Pairing("two", None, "auto", "llama_cpp", "")
+    models = AsyncMock(return_value=(toy, broken, described(DEFAULT), described("two")))
+    screen: Any = SimpleNamespace(chat=SimpleNamespace(pairing=pairing), models=models)
+    found = await commands._models(screen)
+    assert [*found][:2] == ["two", DEFAULT] and [*found][-2:] == ["stdlib-1m", "broken"]
+    assert found["two"] == "current · 1.0 GB" and found["broken"] == "unusable: it ends early"
+    assert found["qwen2.5-coder:1.5b"] == "to download: 1.1 GB · code on a laptop"
 
 
 async def test_a_model_that_is_not_here_is_downloaded_after_a_question(
@@ -127,10 +100,7 @@ def test_models_of_one_name_are_distinguished_and_unusable_ones_marked() -> None
     mlx = {"path": "/m/one", "format": "mlx", "backend": "mlx", "problem": "it ends early"}
     models = (described("one", parameters=7 * 10**9, context=4096), described("one", **mlx))
     found = commands.describe_models(models, Pairing("one", None, "auto", "llama_cpp", ""))
-    assert found == {
-        "one": "current · 7.0 B · 1.0 GB · 4,096 context",
-        "/m/one": "unusable: it ends early",
-    }
+    assert found == {"one": "current · 7.0 B · 1.0 GB · 4,096 context", "/m/one": "unusable: it ends early"}
 
 
 def test_a_pairing_in_a_sentence() -> None:

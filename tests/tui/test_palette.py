@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ from textual.command import CommandPalette
 from localspec.tui.command import COMMANDS, name_key
 from localspec.tui.dialog import Confirm
 from localspec.tui.screen import ChatScreen
-from tests.hygiene.source import PACKAGE, ROOT, nodes_of, python_files
 from tests.tui.showing import conversation, showing
 
 
@@ -66,16 +63,6 @@ async def test_the_keys_that_act_now_are_shown(still: Path) -> None:
 )
 def test_a_key_has_one_name(key: str, name: str) -> None:
     assert name_key(key) == name
-
-
-def test_sentences_and_pages_name_keys_so() -> None:
-    code = (node for path in python_files(PACKAGE / "tui") for node in nodes_of(path))
-    texts = [node.value for node in code if isinstance(node, ast.Constant) and isinstance(node.value, str)]
-    texts += [path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")]
-    sentences = [text for text in texts if " " in text]
-    assert len(sentences) > 100
-    other = re.compile(r"(?i:ctrl|alt|shift)\+\w|\^[a-z_]\b|\bf\d\b|\(esc\)")
-    assert [text for text in sentences if other.search(text)] == []
 
 
 def test_a_commands_key_is_bound_to_it() -> None:

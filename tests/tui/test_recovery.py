@@ -11,24 +11,12 @@ import pytest
 
 from localspec.client import connect
 from localspec.client.discovery import find
-from localspec.tui.conversation import ChatAnswer
 from tests.client.conftest import own_home
 from tests.daemon.harness import DaemonProcess
-from tests.tui.harness import ENDLESS, GREEDY, Player, playing
+from tests.tui.harness import ENDLESS, GREEDY, playing
 from tests.waiting import run, until
 
 QUESTION = "What does textwrap.dedent do?"
-
-
-async def ask_without_end(player: Player) -> ChatAnswer:
-    """Send a message, and wait until the answer begins."""
-    await player.write(QUESTION)
-    await player.press("enter")
-    # Not the player's: that one waits for a pause of the screen, too.
-    await until(lambda: bool(player.chat.answer and player.chat.answer.tokens > 20), "it answers")
-    answer = player.chat.answer
-    assert answer is not None and answer.growing
-    return answer
 
 
 def kill_the_daemon() -> None:
@@ -69,12 +57,13 @@ def test_a_connection_that_is_cut_is_made_again_and_the_answer_goes_on(tmp_path:
 @pytest.mark.slow
 async def test_a_daemon_that_is_killed_takes_no_text_along(home: Path) -> None:
     async with playing(ENDLESS) as player:
-        answer = await ask_without_end(player)
+        answer = await player.ask_on(QUESTION)
+        await until(lambda: answer.tokens > 20, "it goes on")  # not the player's: that waits for a pause, too
         kill_the_daemon()
         await player.until(lambda: not answer.growing, "the loss is noticed")
         await player.settle()
         assert answer.status == "failed" and answer.tokens > 20
-        assert any("the daemon ended during the answer" in line for line in player.lines())
+        assert "the daemon ended during the answer" in player.seen()
         await player.chat.configure(GREEDY)
         await player.press("ctrl+r")
         await player.answered(answer)
@@ -88,12 +77,10 @@ async def test_a_daemon_that_ended_between_two_questions_is_started_again(home: 
     async with playing() as player:
         await player.say(QUESTION)
         kill_the_daemon()
-        await player.until(
-            lambda: any("no connection to the daemon" in line for line in player.lines()), "it is shown"
-        )
+        await player.until(lambda: "no connection to the daemon" in player.seen(), "it is shown")
         await player.say("And inspect.cleandoc?")
         assert len(player.chat.said) == 4 and player.chat.answer is not None
-        assert player.chat.answer.status == "complete"
+        assert player.chat.answer.status == "complete" and "no connection" not in player.seen()
         session = player.chat.session
     assert session is not None
     async with await connect() as client:

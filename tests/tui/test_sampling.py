@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from localspec.protocol.options import SETTABLE, Options
-from localspec.tui.commands import field, text_of, value_of
+from localspec.tui.commands import _settings, field, text_of, value_of
 from tests.daemon.harness import write_config
 from tests.tui.harness import playing
-from tests.tui.showing import showing
 
 
 @pytest.mark.slow
@@ -27,10 +28,7 @@ async def test_options_are_set_by_command(home: Path, monkeypatch: pytest.Monkey
         for wrong in ("/set temprature 1", "/set k many"):
             await player.do(wrong)
         assert player.chat.options == wanted
-        for error in (
-            "did you mean 'temperature'?",
-            "k takes a whole number from 1 to 20, not 'many'",
-        ):
+        for error in ("did you mean 'temperature'?", "k takes a whole number from 1 to 20, not 'many'"):
             assert any(error in toast for toast in player.toasts), error
 
 
@@ -51,23 +49,17 @@ async def test_an_option_is_chosen_and_its_value_typed(home: Path) -> None:
 
 async def test_settings_have_their_values_and_defaults(still: Path) -> None:
     write_config(still, options={"top_p": 0.9})
-    async with showing(size=(100, 90)) as player:
-        player.chat.options = Options(temperature=0.25)
-        await player.press("f2")
-        await player.until(lambda: any("top_p" in line for line in player.lines()), "they are listed")
-        seen = " ".join(" ".join(player.lines()).split())
-        for name, value in (
-            (
-                "temperature",
-                "0.25 (default: the model's own, else 0.7 for chat and 0 to fill in) · 0 is greedy",
-            ),
-            ("top_p", "0.9 (default: the model's own, else 1) · sample among"),
-            ("min_p", "the model's own, else 0 (default) · drop tokens"),
-            ("proposer", "auto (default) · source of draft tokens"),
-        ):
-            assert f"{name} {value}" in seen
-        assert seen.index("temperature") < seen.index("max_tokens") < seen.index("proposer")
-        assert "text of 0" not in seen and "auto, fast or strict" in seen
+    screen: Any = SimpleNamespace(chat=SimpleNamespace(options=Options(temperature=0.25)))
+    found = await _settings(screen)
+    for name, value in (
+        ("temperature", "0.25 (default: the model's own, else 0.7 for chat and 0 to fill in) · 0 is greedy"),
+        ("top_p", "0.9 (default: the model's own, else 1) · sample among"),
+        ("min_p", "the model's own, else 0 (default) · drop tokens"),
+        ("proposer", "auto (default) · source of draft tokens"),
+    ):
+        assert found[f"{name} "].startswith(value)
+    assert [*found][:3] == ["temperature ", "top_p ", "max_tokens "]
+    assert "text of 0" not in "".join(found.values()) and "auto, fast or strict" in found["exactness "]
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ from textual.widgets import Input, OptionList
 from localspec.client import Client, connect
 from localspec.tui.dialog import Confirm
 from localspec.tui.sessions import SessionsScreen
-from localspec.tui.widgets.prompt import Prompt
 from tests.tui.harness import Player, playing
 
 
@@ -30,8 +29,6 @@ async def titles(client: Client, query: str = "") -> list[str]:
 
 
 class Listing:
-    """The list as a user at the keyboard has it."""
-
     def __init__(self, player: Player) -> None:
         self.player = player
         self.press = player.press
@@ -50,8 +47,6 @@ class Listing:
         return None if option is None else option.id
 
     async def shows(self, *titles: str) -> None:
-        """Wait until it lists just these."""
-
         def is_listed() -> bool:
             return len(self.rows) == len(titles) and all(map(str.endswith, self.rows, titles))
 
@@ -66,10 +61,8 @@ class Listing:
 
 @asynccontextmanager
 async def listing(player: Player, search: str = "") -> AsyncIterator[Listing]:
-    """The list, while it is open."""
     if search:
-        player.screen.query_one(Prompt).text = f"/sessions {search}"
-        await player.press("enter")
+        await player.send(f"/sessions {search}")
     else:
         await player.press("ctrl+s")
     await player.until(lambda: isinstance(player.app.screen, SessionsScreen), "the list is there")
@@ -86,7 +79,7 @@ async def test_chats_are_found_by_their_text(home: Path) -> None:
             await seen.shows("A quick fox")
             await seen.press("x")
             await seen.shows()
-            assert any("No chat matches." in line for line in player.lines())
+            assert "No chat matches." in player.seen()
             await seen.leave("backspace", "escape")
         async with listing(player, "LAZY") as seen:
             await seen.shows("A lazy dog")
@@ -104,7 +97,7 @@ async def test_single_questions_stand_behind_the_chats(home: Path) -> None:
         async with listing(player, "apart") as seen:
             await seen.shows("Apart copy", "Apart chat", "Apart run")
             assert [option.id for option in seen.widget.options] == [copy, chat, run]
-            assert any("localspec run  Apart run" in line for line in player.lines())
+            assert "localspec run Apart run" in player.seen()
             assert seen.chosen == copy
             await seen.leave("down", "down", "enter")
         assert player.chat.session == run

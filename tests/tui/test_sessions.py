@@ -1,4 +1,4 @@
-"""Whole chats: begun, named, exported, deleted, left while they are answered."""
+"""Whole chats: answered, edited, named, exported, deleted, left while they are answered."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from textual.widgets import OptionList
 from localspec.client import Client, connect
 from localspec.errors import SessionNotFound
 from localspec.protocol.messages import SessionContent
+from localspec.tui.conversation import ChatAnswer, ChatQuestion
 from localspec.tui.dialog import Confirm
 from tests.tui.harness import ENDLESS, Player, playing
 
@@ -18,7 +19,6 @@ QUESTION = "What does dedent do?"
 
 
 async def stored(player: Player) -> SessionContent:
-    """The chat that is shown, as another program sees it."""
     assert player.chat.session is not None
     async with await connect() as other:
         return await other.session(player.chat.session)
@@ -34,13 +34,11 @@ async def is_gone(client: Client, session: str | None) -> bool:
 
 
 async def asked(player: Player) -> str:
-    """Wait for a confirmation and return its text."""
     await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
     return " ".join(" ".join(player.lines()).split())
 
 
 def highlighted(player: Player) -> str | None:
-    """The session that is highlighted in the list of chats; None without a list."""
     options = [each.highlighted_option for each in player.app.screen.query(OptionList)]
     return options[0].id if options and options[0] else None
 
@@ -48,6 +46,12 @@ def highlighted(player: Player) -> str | None:
 @pytest.mark.slow
 async def test_a_chat_is_named_and_another_begun(home: Path) -> None:
     async with playing() as player:
+        for command, why in (
+            ("/rename Too early", "chat is not stored yet"),
+            ("/export", "has no messages yet"),
+        ):
+            await player.do(command)
+            assert player.toasts[-1].endswith(f"{why} Send a message first.")
         await player.say(QUESTION)
         assert f" {QUESTION} " in player.foot()
         await player.do("/rename Of dedent")
@@ -62,15 +66,6 @@ async def test_a_chat_is_named_and_another_begun(home: Path) -> None:
         assert player.chat.session is None and not player.chat.said and player.chat.pairing is not None
         await player.do("/new")
         assert not player.chat.said and not player.foot().strip("╰─╯")
-
-
-@pytest.mark.slow
-async def test_what_cannot_be_done_yet_is_shown(home: Path) -> None:
-    async with playing() as player:
-        for command in ("/rename Too early", "/export"):
-            await player.do(command)
-        nothing = "this chat has no messages yet Send a message first."
-        assert player.toasts == ["this chat is not stored yet Send a message first.", nothing]
 
 
 @pytest.mark.slow
@@ -114,8 +109,7 @@ async def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
             await player.say(QUESTION)
             left = player.chat.session
             assert (await other.session(left or "")).private
-            player.put("/new ")
-            await player.press("enter")
+            await player.send("/new ")
             assert "Leave this private chat? Nothing of it is kept." in await asked(player)
             await player.press("escape")
             await player.settle()
@@ -143,8 +137,6 @@ async def test_a_chat_is_exported(home: Path, tmp_path: Path, monkeypatch: pytes
         markdown = (tmp_path / "What-does-dedent-do.md").read_text()
         assert all(message.content in markdown for message in content.messages)
         assert player.chat.pairing is not None and f"· {player.chat.pairing.target}\n" in markdown
-        await player.do("/export no/such/place.md")
-        assert "place.md cannot be written: No such file or directory" in player.toasts[-1]
 
 
 @pytest.mark.slow
@@ -163,3 +155,27 @@ async def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(
         assert [each.text for each in player.chat.said] == said and player.typed == "Hm?"
         await player.do(f"/export {tmp_path / 'kept.md'}")
         assert all(text in (tmp_path / "kept.md").read_text() for text in (QUESTION, *said))
+
+
+@pytest.mark.slow
+async def test_a_question_is_answered_and_edited_later(home: Path) -> None:
+    async with playing() as player:
+        await player.say("What does os.path.join do?")
+        question, answer = player.chat.said
+        assert isinstance(question, ChatQuestion) and question.id is not None
+        assert isinstance(answer, ChatAnswer) and answer.result is not None and answer.id is not None
+        assert answer.status == "complete" and answer.text == answer.result.text
+        assert "What does os.path.join do?" in player.seen()
+        assert any(max(answer.text.split(), key=len) in line for line in player.lines())
+        assert sum(run.chars for run in answer.runs) == len(answer.text)
+        assert " of 16,384 tokens" in "\n".join(player.lines())
+        await player.say("And os.path.split?")
+        last = player.chat.answer
+        await player.press("alt+up", "k", "k", "k", "e")
+        assert player.typed == "What does os.path.join do?"
+        await player.write(" Say it shortly")
+        await player.press("enter")
+        await player.answered(last)
+        question, _ = player.chat.said
+        assert question.text == "What does os.path.join do? Say it shortly"
+        assert player.chat.answer is not None and player.chat.answer.result is not None

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from localspec.errors import LocalspecError
 from localspec.protocol.messages import Pairing, Placement
 from localspec.protocol.requests import Delta, ProposerStats, Stats, Token
 from localspec.tui import facts
@@ -21,7 +20,6 @@ from tests.tui.showing import PAIRING, answered, conversation, growing, show, sh
 
 
 def status(stats: Stats | None = None, *, private: bool = False) -> str:
-    """The line of an answer that has ended."""
     answer = answered()
     if stats is not None and answer.result is not None:
         answer.result.stats = stats
@@ -99,20 +97,7 @@ def test_a_legend_has_the_share_of_each_proposer() -> None:
 
 
 def line(player: Player) -> str:
-    """The status line as it is seen."""
     return player.lines()[player.screen.query_one("#status").region.y]
-
-
-@pytest.mark.slow
-async def test_a_lost_daemon_is_shown_until_another_is_connected(still: Path) -> None:
-    async with showing(conversation()) as player:
-        player.screen.post_message(facts.ConnectionLost())
-        player.screen.show_error(LocalspecError("nothing", "Do nothing."))
-        await player.settle()
-        assert "no connection to the daemon" in line(player)
-        player.screen.post_message(facts.Connected())
-        await player.settle()
-        assert "212 tok/s" in line(player)
 
 
 async def test_what_does_not_fit_is_cut(still: Path) -> None:

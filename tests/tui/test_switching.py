@@ -12,22 +12,11 @@ from msgspec.structs import replace
 
 from localspec.client import connect
 from localspec.protocol.messages import ChatSend
-from localspec.tui.sessions import SessionsScreen
-from localspec.tui.widgets.prompt import Prompt
-from tests.tui.harness import ENDLESS, GREEDY, Player, playing
+from tests.tui.harness import ENDLESS, GREEDY, playing
+from tests.tui.test_session_list import listing
 from tests.waiting import DEADLINE_S
 
 QUESTION = "What does os.path.commonpath do?"
-
-
-async def open_chat(player: Player, search: str) -> None:
-    """Open a stored chat as a person does: by the list, which is searched for it."""
-    before = player.chat
-    player.screen.query_one(Prompt).text = f"/sessions {search}"
-    await player.press("enter")
-    await player.until(lambda: isinstance(player.app.screen, SessionsScreen), "the list is there")
-    await player.press("enter")
-    await player.until(lambda: player.chat is not before, "another chat is shown")
 
 
 @pytest.mark.slow
@@ -37,11 +26,13 @@ async def test_a_chat_is_left_while_it_is_answered_and_come_back_to(home: Path) 
         left = player.chat
         await player.press("ctrl+n")
         await player.until(lambda: player.chat is not left, "another chat is shown")
-        assert not any(QUESTION in line for line in player.lines())
+        assert QUESTION not in player.seen()
         seen = len(answer.text)
         await player.until(lambda: len(answer.text) > seen, "the other goes on")
-        await open_chat(player, "commonpath")
-        assert player.chat is left and left.answer is answer
+        async with listing(player, "commonpath") as seen_list:
+            await seen_list.press("enter")
+        await player.until(lambda: player.chat is left, "it is shown again")
+        assert left.answer is answer
         seen = len(answer.text)
         await player.until(lambda: len(answer.text) > seen, "it still grows")
         await player.press("escape")
@@ -81,10 +72,10 @@ async def test_an_answer_is_followed_once_the_program_that_received_it_has_ended
         opened = await other.open(options=ENDLESS).result()
         await anext(aiter(other.chat(ChatSend(session=opened.session, content=QUESTION))))
         async with playing(session=opened.session) as player:
-            assert any("another program is still receiving" in line for line in player.lines())
+            assert "another program is still receiving" in player.seen()
             await other.close()
             await player.until(lambda: player.chat.answering, "it is followed")
-            assert not any("another program is still receiving" in line for line in player.lines())
+            assert "another program is still receiving" not in player.seen()
             await player.press("alt+up")
             player.screen.notify("anything")
             await player.press("escape")
@@ -133,8 +124,8 @@ async def test_the_model_of_a_chat_that_is_only_looked_at_is_not_loaded(home: Pa
         small = replace(GREEDY, model="stdlib-1m", draft="none")
         session = (await other.open(options=small).result()).session
         await other.chat(ChatSend(session=session, content=QUESTION)).result()
-        await open_chat(player, "commonpath")
-        await player.settle()
+        async with listing(player, "commonpath") as seen:
+            await seen.leave("enter")
         assert player.chat.pairing is None and len(player.chat.said) == 2
         player.put("/rename it")
         await player.settle()

@@ -9,7 +9,6 @@ import pkgutil
 import textwrap
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -17,11 +16,6 @@ from localspec import tui
 
 REPLACED = {("ChatApp", "_handle_exception"), ("Composer", "_on_key"), ("Composer", "_on_paste")}
 """private methods that are others here; the toolkit calls them"""
-
-
-def sources() -> Iterator[ast.Module]:
-    for path in Path(tui.__path__[0]).rglob("*.py"):
-        yield ast.parse(path.read_text("utf-8"))
 
 
 def classes() -> Iterator[type]:
@@ -48,13 +42,6 @@ def private(each: type) -> set[str]:
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             found.add(node.id)
     return {name for name in found if name.startswith("_") and name[1:2] not in ("", "_")}
-
-
-def test_no_private_name_is_imported() -> None:
-    nodes = (node for tree in sources() for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
-    of_toolkit = (node for node in nodes if node.module and node.module.startswith(("rich", "textual")))
-    names = [f"{node.module}.{each.name}" for node in of_toolkit for each in node.names]
-    assert [name for name in names if "._" in name] == []
 
 
 @pytest.mark.slow

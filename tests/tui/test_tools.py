@@ -40,16 +40,14 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def asked(player: Player, call: str) -> None:
-    """Wait until the consent to a call is asked."""
     await player.until(
-        lambda: isinstance(player.app.screen, Permission) and any(call in line for line in player.lines()),
+        lambda: isinstance(player.app.screen, Permission) and call in player.seen(),
         f"{call} is asked for",
     )
     await rested(player)
 
 
 async def rested(player: Player) -> None:
-    """Wait until a letter may answer."""
     asking = player.app.screen
     assert isinstance(asking, Permission)
     await player.until(lambda: asking.pause is None, "the pause is over")
@@ -59,8 +57,7 @@ async def test_calls_are_asked_for_and_shown_and_stay_in_the_chat(home: Path, fu
     async with playing() as player:
         await player.do(f"/tools {functions}")
         assert any("functions.py: weather, time, total" in toast for toast in player.toasts)
-        player.screen.query_one("Composer").text = "call"  # type: ignore[attr-defined]
-        await player.press("enter")
+        await player.send("call")
         await asked(player, 'weather {"city": "Oslo"}')
         assert player.chat.answering and player.seen().count("weather {") == 1
         assert "asking before weather …" in player.seen()
@@ -68,13 +65,9 @@ async def test_calls_are_asked_for_and_shown_and_stay_in_the_chat(home: Path, fu
         await asked(player, "time {}")
         await player.press("n")
         await player.answered(None)
-        question, called, weather, time, answer = player.chat.said
-        assert (
-            isinstance(question, ChatQuestion)
-            and isinstance(called, ChatAnswer)
-            and isinstance(answer, ChatAnswer)
-        )
-        assert isinstance(weather, ChatCall) and isinstance(time, ChatCall)
+        *_, time, answer = player.chat.said
+        kinds = [type(said) for said in player.chat.said]
+        assert kinds == [ChatQuestion, ChatAnswer, ChatCall, ChatCall, ChatAnswer]
         assert time.text == answer.text.strip() == "The user refused this call."
         assert all(said.id for said in player.chat.said)
         shown = "\n".join(player.lines())
@@ -102,8 +95,7 @@ async def test_words_take_the_place_of_a_call_without_an_end(
     monkeypatch.setattr(loop, "LONGEST_CALL", 10)
     async with playing() as player:
         await player.screen.open_tools(servers_in(functions))
-        player.put("call")
-        await player.press("enter")
+        await player.send("call")
         await player.answered(None)
         assert [said.role for said in player.chat.said] == ["user", "assistant"]
         assert any("its arguments had no end after" in toast for toast in player.toasts)
@@ -117,8 +109,7 @@ async def test_a_call_is_stopped_with_its_answer(home: Path, functions: Path, ke
     functions.write_text(FUNCTIONS.replace("    return ", f"    {waits}"))
     async with playing() as player:
         await player.screen.open_tools(servers_in(functions))
-        player.screen.query_one("Composer").text = "call"  # type: ignore[attr-defined]
-        await player.press("enter")
+        await player.send("call")
         await asked(player, "weather")
         await player.press("y")
         await player.until(begun.exists, "the call has begun")
@@ -141,7 +132,7 @@ async def test_a_text_that_is_typed_is_no_consent(home: Path, monkeypatch: pytes
 
     monkeypatch.setattr(dialog, "ALONE_S", 1000.0)
     async with playing() as player:
-        asking, answers = Permission("delete_file {}"), list[object]()
+        asking, answers = Permission("delete_file {}", player.screen.prompt), list[object]()
         player.app.push_screen(asking, answers.append)
         await player.press("w", "y")
         assert "keys answer in a moment" in "\n".join(player.lines())
@@ -172,7 +163,7 @@ async def test_a_text_that_is_typed_is_no_consent(home: Path, monkeypatch: pytes
 async def test_the_answers_beyond_no_are_once_and_then_always(home: Path, functions: Path) -> None:
     async with playing() as player:
         for keys, answer in ((("left",), "yes"), (("right",), "no"), (("left", "left", "left"), "always")):
-            asking, answers = Permission("delete_file {}"), list[object]()
+            asking, answers = Permission("delete_file {}", player.screen.prompt), list[object]()
             player.app.push_screen(asking, answers.append)
             await player.until(lambda asking=asking: asking.is_active, "it is asked")  # type: ignore[misc]
             await player.press(*keys)
@@ -184,14 +175,14 @@ async def test_the_answers_beyond_no_are_once_and_then_always(home: Path, functi
 
 async def test_a_long_call_is_read_by_pages_above_the_answers(home: Path) -> None:
     async with playing() as player:
-        player.app.push_screen(Permission("\n".join(f"line {n}" for n in range(60))))
-        await player.until(lambda: any("line 12" in line for line in player.lines()), "it begins")
-        assert any("Once (y)" in line for line in player.lines())
+        player.app.push_screen(Permission("\n".join(f"line {n}" for n in range(60)), player.screen.prompt))
+        await player.until(lambda: "line 12" in player.seen(), "it begins")
+        assert "Once (y)" in player.seen()
         assert "469 characters: PgDn" in "\n".join(player.lines())
         await player.press(*["pagedown"] * 6)
-        await player.until(lambda: any("line 59" in line for line in player.lines()), "it ends")
+        await player.until(lambda: "line 59" in player.seen(), "it ends")
         await player.press(*["pageup"] * 6)
-        await player.until(lambda: any("line 0" in line for line in player.lines()), "it begins again")
+        await player.until(lambda: "line 0" in player.seen(), "it begins again")
         await player.resize(20, 9)
         shown = "\n".join(player.lines())
         buttons = ("Once (y)", "Always (a)", "No (Esc)")

@@ -36,14 +36,12 @@ class Shown(App[None]):
         return self.query_one(Transcript)
 
     def lines(self) -> list[str]:
-        """Return the lines on the screen, without the scroll bar."""
         return [strip.text[: WIDTH - 1].rstrip() for strip in self.screen._compositor.render_strips()]
 
     def top(self) -> int:
         return self.transcript.scroll_offset.y
 
     def bar(self) -> tuple[float, float]:
-        """Return the scroll bar's position and the size that it scrolls over."""
         bar = self.transcript.vertical_scrollbar
         return bar.position, bar.window_virtual_size
 

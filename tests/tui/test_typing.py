@@ -1,4 +1,4 @@
-"""Typed text reaches its target and is never lost; Esc leaves one thing at a time."""
+"""Typed text reaches its target and is never lost; no untimely event and no error ends the chat."""
 
 from __future__ import annotations
 
@@ -9,11 +9,18 @@ import pytest
 from textual.events import Key, Paste
 
 from localspec.client import connect
-from localspec.protocol.messages import ChatSend
-from localspec.tui.widgets.prompt import Prompt
+from localspec.errors import EngineBusy, LocalspecError
+from localspec.protocol.messages import ChatSend, Pairing
+from localspec.tui import facts
+from localspec.tui.command import COMMANDS, command
+from localspec.tui.conversation import ChatQuestion
+from localspec.tui.dialog import Confirm
+from localspec.tui.screen import ChatScreen
+from localspec.tui.widgets.prompt import Composer, Prompt, SuggestionList, TypedToken, suggestion
 from localspec.tui.widgets.transcript import Transcript
+from localspec.wording import CONTROLS
 from tests.tui.harness import ENDLESS, GREEDY, playing
-from tests.tui.showing import conversation, showing
+from tests.tui.showing import answered, conversation, show, showing
 from tests.waiting import run
 
 QUESTION = "What does os.path.join do?"
@@ -59,8 +66,7 @@ async def test_what_is_typed_ahead_is_said_in_the_chat_that_is_gone_on_with(home
         session = (await other.open(options=GREEDY).result()).session
         await other.chat(ChatSend(session=session, content=QUESTION)).result()
         async with playing(session=session, settled=False) as player:
-            player.put("And split?")
-            await player.press("enter")
+            await player.send("And split?")
             await player.until(lambda: len(player.chat.said) == 4, "it is said")
             await player.settle()
             assert player.chat.session == session and len(await other.sessions()) == 1
@@ -72,8 +78,7 @@ async def test_what_is_said_before_the_last_turn_is_stored_is_shown_and_can_be_s
         await player.say(QUESTION)
         await player.chat._turn.acquire()
         for _ in range(2):
-            player.put("And split?")
-            await player.press("enter")
+            await player.send("And split?")
             await player.until(lambda: player.chat.answering, "it waits")
         await player.until(lambda: bool(player.title), "the second waits")
         player.put("")
@@ -87,29 +92,12 @@ async def test_what_is_said_before_the_last_turn_is_stored_is_shown_and_can_be_s
 
 
 @pytest.mark.slow
-async def test_a_connection_that_is_awaited_is_stopped_with_esc(home: Path) -> None:
-    async with playing() as player:
-        link = player.app.link
-        await link._connecting.acquire()
-        player.put(QUESTION)
-        await player.press("enter")
-        await player.until(lambda: player.chat.answering, "it waits")
-        await player.press("escape")
-        await player.settle()
-        assert player.typed == QUESTION and player.chat.said == []
-        shown = "the answer was stopped before it began Send the message again, or another one."
-        assert player.toasts == [shown]
-        link._connecting.release()
-
-
-@pytest.mark.slow
 async def test_what_was_said_in_private_is_not_given_back_to_another_chat(home: Path) -> None:
     async with playing(private=True) as player:
         await player.say(QUESTION)
         link, private = player.app.link, player.chat
         await link._connecting.acquire()
-        player.put("my secret")
-        await player.press("enter")
+        await player.send("my secret")
         await player.until(lambda: private.answering, "it waits")
         player.screen.show(player.app.new_chat())
         private.stop()
@@ -127,8 +115,7 @@ async def test_a_turn_that_begins_while_its_chat_is_opened_again_is_seen(home: P
         await player.settle()
         chat, session = player.chat, player.chat.session
         opening = asyncio.ensure_future(chat.restore(session or ""))
-        player.put("And split?")
-        await player.press("enter")
+        await player.send("And split?")
         await opening
         await player.until(lambda: bool(chat.answer and chat.answer.growing), "it is answered")
         assert len(chat.said) == 4
@@ -175,3 +162,89 @@ def test_a_defect_that_ends_the_chat_is_shown_with_what_was_typed(still: Path, w
     with pytest.raises(ZeroDivisionError):
         run(test())
     assert "1 / 0" in (still / "state" / "chat.log").read_text()
+
+
+@pytest.mark.slow
+async def test_a_draft_can_be_recalled_after_an_edit(still: Path) -> None:
+    async with showing(conversation()) as player:
+        player.put("half a")
+        await player.press("ctrl+g", "escape")
+        assert player.typed == "" and not player.title
+        await player.press("up")
+        assert player.typed == "half a"
+        await player.press("ctrl+g")
+        show(player, [])
+        assert player.typed == "" and not player.title
+        player.screen.begin("/rename ")
+        assert player.typed == "/rename "
+        await player.press("escape", "up")
+        assert player.typed == "half a"
+
+
+@pytest.mark.slow
+async def test_a_defect_is_shown_and_what_was_typed_kept(
+    still: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def defect(screen: ChatScreen, argument: str) -> None:
+        """Fail."""
+        raise ZeroDivisionError("no one thought of it")
+
+    async def values(screen: ChatScreen) -> dict[str, str]:
+        raise ZeroDivisionError("nor of this")
+
+    monkeypatch.setitem(COMMANDS, "defect", COMMANDS["help"])
+    command("defect", "[WHAT]", values=values)(defect)
+    async with showing() as player:
+        player.put("/defect ")
+        player.screen.query_one(Composer).move_cursor((0, 8))
+        await player.settle()
+        log = still / "state" / "chat.log"
+        assert "nor of this" in log.read_text()
+        await player.write("x")
+        await player.press("enter")
+        await player.settle()
+        (toast,) = player.toasts
+        assert toast.startswith("ZeroDivisionError: no one thought of it") and str(log) in toast
+        assert "in defect" in log.read_text()
+        player.screen.attempt(defect(player.screen, ""), otherwise="a question")
+        await player.settle()
+        assert player.typed == "a question"
+
+
+@pytest.mark.slow
+async def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
+    evil = "evil\x1b]0;x\x07\u202e"
+    encoded = "<https://x/%1B]52;c;ZXZpbA==%1B%5C%C2%9B> evil&#8238;&#155;\n\n- ```evil&#155;py\n  x\n  ```"
+    async with showing([ChatQuestion(evil, 1), answered(f"{evil}\n\n{encoded}")]) as player:
+        screen = player.screen
+        screen.show_error(LocalspecError(f"{evil}\n", evil))
+        player.chat.pairing = Pairing(evil, evil, "auto", "llama.cpp", "")
+        screen.post_message(facts.Changed())
+        screen.query_one(SuggestionList).show(TypedToken(0, "@"), [suggestion(evil, evil)], eager=True)
+        await player.settle()
+        assert sum("evil" in line for line in player.lines()) >= 6
+        assert not [line for line in player.lines() if CONTROLS.search(line)]
+        assert player.toasts == ["evil\ufffd]0;x\ufffd\ufffd\ufffd evil\ufffd]0;x\ufffd\ufffd"]
+        player.put("")
+        player.app.post_message(Paste(f"{evil}\r\na\rb\n\tc"))
+        await player.until(lambda: bool(player.typed), "it is pasted")
+        assert player.typed == "evil]0;x\na\nb\n\tc"
+
+
+async def test_a_chat_has_one_turn_at_a_time(still: Path) -> None:
+    async with showing() as player:
+        player.chat.answering = True
+        with pytest.raises(EngineBusy):
+            await player.screen.answer(player.chat.send("?"))
+
+
+@pytest.mark.slow
+async def test_a_private_chat_is_not_left_unasked(still: Path) -> None:
+    async with showing(conversation(), private=True) as player:
+        for key in ("n", "y"):
+            player.screen.action_run("quit")
+            await player.until(lambda: isinstance(player.app.screen, Confirm), "it is asked")
+            player.screen.action_run("quit")
+            await player.press(key)
+            await player.settle()
+            assert player.app._exit is (key == "y")

@@ -1,4 +1,4 @@
-"""Commands and keys of the view."""
+"""Commands and keys of the view, and the welcome that a chat without messages shows."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from pathlib import Path
 
 import pytest
 from textual.widgets import Static
-from textual.widgets._toast import Toast
 
-from localspec.errors import LocalspecError
+from localspec.models.catalogue import DEFAULT
+from localspec.protocol.messages import Pairing
 from localspec.tui import facts
-from tests.tui.harness import Player
+from localspec.tui.widgets.transcript import Welcome
+from tests.tui.harness import Player, playing
 from tests.tui.showing import conversation, show, showing
+from tests.tui.test_models import described
 
 
 def legend(player: Player) -> str:
-    """The line with the colours of the proposers."""
     return player.lines()[player.screen.query_one("#legend", Static).region.y]
 
 
 @pytest.mark.slow
 async def test_colours_show_the_text_and_a_legend(still: Path) -> None:
     async with showing(conversation()) as player:
-        assert not any("**common" in line for line in player.lines())
+        assert "**common" not in player.seen()
         await player.press("ctrl+t")
         await player.settle()
-        assert any("**common leading" in line for line in player.lines()) and "draft 45%" in legend(player)
+        assert "**common leading" in player.seen() and "draft 45%" in legend(player)
         await player.do("/colours")
         assert not player.screen.query_one("#legend").display and not player.transcript.raw
 
@@ -93,18 +94,6 @@ async def test_sources_differ_without_colours(
 
 
 @pytest.mark.slow
-async def test_a_toast_is_readable_on_a_narrow_screen_and_goes_by_a_click(still: Path) -> None:
-    error = LocalspecError("the model stdlib-60m is not on this disk", "See `localspec models list`.")
-    async with showing(size=(60, 20)) as player:
-        player.screen.show_error(error)
-        await player.until(lambda: bool(player.app.screen.query(Toast)), "a toast is shown")
-        shown = "\n".join(player.lines())
-        assert error.message in shown and error.remedy in shown
-        await player.click(Toast)
-        await player.until(lambda: not player.app.screen.query(Toast), "it has gone")
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("columns", [30, 100])
 async def test_a_title_stands_at_the_foot_of_the_prompt(still: Path, columns: int) -> None:
     async with showing(conversation(), size=(columns, 20)) as player:
@@ -130,3 +119,31 @@ async def test_the_keys_are_shown_on_a_narrow_screen(still: Path, columns: int) 
         await player.until(lambda: bool(player.screen.query("HelpPanel")), "the keys are shown")
         await player.press("escape", "x")
         assert player.typed == "x"
+
+
+async def test_the_first_screen_says_what_answers_and_how_to_get_a_better_one(home: Path) -> None:
+    async with playing(size=(60, 20)) as player:
+        await player.until(
+            lambda: "stdlib-6m answers: a toy (13.3 MB), good for tests only." in player.seen(),
+            "models are listed",
+        )
+        assert f"Ctrl-O gets a real one: {DEFAULT}, 491.4 MB." in player.seen()
+        assert "Enter sends" in player.seen() and "F1 shows keys" in player.seen()
+        models = [described("one", store="ollama"), described("two", store="ollama")]
+        player.screen.query_one(Welcome).show(Pairing("two", None, "auto", "llama_cpp", ""), models)
+        await player.settle()
+        assert "two answers (1.0 GB). Ctrl-O: the models here" in player.seen()
+
+
+async def test_it_leaves_at_once_and_comes_back_with_a_chat_without_messages(still: Path) -> None:
+    async with showing() as player:
+        show(player, conversation())
+        player.screen._dirty_widgets |= {Static(), player.screen.query_one("#status")}
+        player.screen._on_timer_update()  # paints, with a new widget, before the messages are laid out
+        await player.settle()
+        assert "common leading whitespace" in player.seen()
+        show(player, [])
+        await player.settle()
+        assert player.screen.query_one(Welcome).display and not player.transcript.display
+        await player.press("tab", "escape", "tab", "escape", "y")
+        assert player.typed == "y"

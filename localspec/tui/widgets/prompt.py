@@ -78,8 +78,7 @@ def suggestion(text: str, label: str, help: str = "") -> Option:
 
 
 class SuggestionList(OptionList, can_focus=False):
-    """Suggestions for a token, in a list above the text that never takes the focus; hidden if there are
-    none."""
+    """Suggestions for a token, above the text, which never take the focus; hidden if there are none."""
 
     DEFAULT_CSS = """
     SuggestionList {
@@ -95,7 +94,6 @@ class SuggestionList(OptionList, can_focus=False):
 
     @property
     def texts(self) -> list[str]:
-        """The text of each suggestion."""
         return [each.id or "" for each in self.options]
 
     def show(self, token: TypedToken | None, suggestions: Sequence[Option], *, eager: bool) -> None:
@@ -115,11 +113,9 @@ class SuggestionList(OptionList, can_focus=False):
 
 
 class Composer(TextArea, inherit_bindings=False):
-    """The text field; a key runs the prompt's action for it, or else its own.
-
-    This keeps the order of keys: Textual would run an action after keys that were pressed later, or with
-    priority before text that was typed just before.
-    """
+    """The text field; a key runs the prompt's action for it, or else its own. This keeps the order of keys:
+    Textual would run an action after keys that were pressed later, or with priority before text that was
+    typed just before."""
 
     BINDINGS = [
         # Without the toolkit's own keys, which are those of every editor, the panel of keys is short.
@@ -160,8 +156,8 @@ class Prompt(Vertical):
         Binding("enter", "send", "Send"),
         Binding("ctrl+j,shift+enter", "newline", "New line"),
         Binding("tab", "complete", "Complete", show=False),
-        Binding("up", "previous", "Earlier", show=False),
-        Binding("down", "next", "Later", show=False),
+        Binding("up", "move('up')", "Earlier", show=False),
+        Binding("down", "move('down')", "Later", show=False),
         Binding("ctrl+d", "leave", "Leave, if nothing is typed", show=False),
         Binding("escape", "decline", "Hide the suggestions", show=False),
     ]
@@ -190,7 +186,6 @@ class Prompt(Vertical):
         self._belongs_to = ""
         self._title = ""
         self.waiting = ""
-        """the message that waits to be sent"""
 
     def compose(self) -> ComposeResult:
         yield SuggestionList()
@@ -244,7 +239,6 @@ class Prompt(Vertical):
         return self.query_one(SuggestionList)
 
     def take_focus(self) -> None:
-        """Focus the text field."""
         self._composer.focus()
 
     def take(self, event: Key | Paste) -> None:
@@ -266,7 +260,6 @@ class Prompt(Vertical):
         return action != "decline" or self._suggestions.display
 
     def action_leave(self) -> None:
-        """Leave the chat."""
         self.post_message(self.Sent("/quit"))
 
     def action_send(self) -> None:
@@ -279,7 +272,6 @@ class Prompt(Vertical):
             self.post_message(self.Sent(text))
 
     def action_newline(self) -> None:
-        """Insert a line break."""
         self._composer.insert("\n")
 
     def action_complete(self) -> None:
@@ -289,23 +281,16 @@ class Prompt(Vertical):
         else:
             self.screen.focus_next()
 
-    def action_previous(self) -> None:
-        """Move to the suggestion above, the line above, or the earlier text of the history."""
-        composer = self._composer
-        if self.waiting and not self.text:
+    def action_move(self, way: str) -> None:
+        """Move to the next suggestion, line, or text of the history, ``up`` or ``down``."""
+        composer, navigator, by = self._composer, self._composer.navigator, -1 if way == "up" else 1
+        is_last = navigator.is_first_wrapped_line if by < 0 else navigator.is_last_wrapped_line
+        if by < 0 and self.waiting and not self.text:
             self.end_wait(send=False)
         elif self._suggestions.display:
-            self._suggestions.action_cursor_up()
-        elif not composer.navigator.is_first_wrapped_line(composer.cursor_location) or not self._recall(-1):
-            composer.action_cursor_up()
-
-    def action_next(self) -> None:
-        """Move to the suggestion below, the line below, or the later text of the history."""
-        composer = self._composer
-        if self._suggestions.display:
-            self._suggestions.action_cursor_down()
-        elif not composer.navigator.is_last_wrapped_line(composer.cursor_location) or not self._recall(1):
-            composer.action_cursor_down()
+            getattr(self._suggestions, f"action_cursor_{way}")()
+        elif not is_last(composer.cursor_location) or not self._recall(by):
+            getattr(composer, f"action_cursor_{way}")()
 
     def _recall(self, by: int) -> bool:
         text = self.history.move(by, self.text)
@@ -332,7 +317,6 @@ class Prompt(Vertical):
             self._suggest(token)
 
     def action_decline(self) -> None:
-        """Hide the suggestions for the current token."""
         token = self._token()
         self._declined = None if token is None else token.start
         self._suggest(None)
@@ -379,7 +363,6 @@ class Prompt(Vertical):
         self._suggest(None)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Insert the clicked suggestion."""
         event.stop()
         self._put(self._suggestions.texts[event.option_index])
         self.take_focus()

@@ -14,7 +14,6 @@ from localspec.tui.look import Look
 from localspec.wording import count_noun, duration
 
 MODELS = ("draft model", "target")
-SEPARATOR = " · "
 NAMES = {
     "target": "target",
     **{kind.name: kind.label for kind in sorted(KINDS, key=lambda kind: kind.needs not in MODELS)},
@@ -26,7 +25,7 @@ NAMES = {
 def summary(pairing: Pairing | None, answer: ChatAnswer | None, *, private: bool) -> str:
     """A chat in a line: the models, and the figures of its last answer, if it is the current model's."""
     models = pairing is None or answer is None or answer.model in ("", pairing.target)
-    return SEPARATOR.join(_parts(pairing, answer if models else None, private=private))
+    return " · ".join(_parts(pairing, answer if models else None, private=private))
 
 
 def _parts(pairing: Pairing | None, answer: ChatAnswer | None, *, private: bool) -> Iterator[str]:

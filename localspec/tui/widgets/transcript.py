@@ -1,8 +1,8 @@
 """The conversation on the screen: one widget that paints only visible lines; before it, the welcome.
 
-A widget for each message, or for each paragraph as in Textual's Markdown, would be laid out again
-whenever an answer grows; here the cost of a new line does not depend on the text above it. Of 20,000
-characters in 200 pieces Textual's Markdown with its stream makes 15 s of CPU, this widget 1.2 s.
+A widget for each message, or for each paragraph as in Textual's Markdown, would be laid out again whenever an
+answer grows; here a new line lays out no text above it. Of 20,000 characters in 200 pieces Textual's Markdown
+with its stream makes 15 s of CPU, this widget 1.2 s.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ TOY = f"Ctrl-O gets a real one: {DEFAULT}, {size(CATALOGUE[DEFAULT].size)}."
 class Welcome(VerticalScroll, can_focus=False):
     """The model that answers, how to get a better one, and the first keys."""
 
-    DEFAULT_CSS = """
-    Welcome { padding: 1 0 0 2; display: none; scrollbar-size-vertical: 1; }
-    """
+    DEFAULT_CSS = "Welcome { padding: 1 0 0 2; display: none; scrollbar-size-vertical: 1; }"
 
     def compose(self) -> ComposeResult:
         yield Static(KEYS, markup=False)
@@ -62,20 +60,12 @@ class Welcome(VerticalScroll, can_focus=False):
 
 
 class Transcript(ScrollView, can_focus=True):
-    """Messages from top to bottom; once scrolled to the end, it follows a growing answer.
-
-    A click does not take the focus: its keys are letters, and a user who has selected text may go on typing.
-    """
+    """Messages from top to bottom; once scrolled to the end, it follows a growing answer. A click does not
+    take the focus: its keys are letters, and a user who has selected text may go on typing."""
 
     FOCUS_ON_CLICK = False
 
-    DEFAULT_CSS = """
-    Transcript {
-        overflow-x: hidden;
-        overflow-y: scroll;
-        scrollbar-size-vertical: 1;
-    }
-    """
+    DEFAULT_CSS = "Transcript { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }"
     BINDINGS = [
         Binding("up,k", "choose(-1)", "Previous"),
         Binding("down,j", "choose(1)", "Next"),
@@ -111,20 +101,16 @@ class Transcript(ScrollView, can_focus=True):
         self._painted &= set(self._entries)
         for entry in self._painted:
             entry.grow()
-        self._heights = [e.height if e in self._painted else self._guess(e) for e in self._entries]
+        self._heights = [len(e.lines) if e in self._painted else self._guess(e) for e in self._entries]
         numbers = (number for number, entry in enumerate(self._entries) if entry.said is chosen)
         self._chosen = next(numbers, None)
         self._following = self._following or not keeping
         self._arrange()
 
     def grow(self) -> None:
-        """Update the last answer, which has grown or ended."""
-        if not self._entries:
-            return
-        entry = self._entries[-1]
-        if entry in self._painted:
+        if self._entries and (entry := self._entries[-1]) in self._painted:
             entry.grow()
-            self._heights[-1] = entry.height
+            self._heights[-1] = len(entry.lines)
         self._arrange()
 
     def colour(self, raw: bool) -> None:
@@ -138,7 +124,6 @@ class Transcript(ScrollView, can_focus=True):
         return None if self._chosen is None else self._entries[self._chosen].said
 
     def choose(self, number: int | None) -> None:
-        """Choose the message that keys act on."""
         self._chosen = number
         self._refresh_changed()
 
@@ -178,7 +163,6 @@ class Transcript(ScrollView, can_focus=True):
         self._refresh_changed()
 
     def _refresh_changed(self) -> None:
-        """Refresh the screen's lines that have changed."""
         now = self._visible()
         differ = [y for y, (a, b) in enumerate(zip_longest(self._shown, now)) if a is not b and a != b]
         if differ:
@@ -189,7 +173,6 @@ class Transcript(ScrollView, can_focus=True):
         return max(0, self._tops[-1] - self.size.height)
 
     def _at(self, y: int) -> int | None:
-        """The entry on line ``y``."""
         number = bisect_right(self._tops, y) - 1
         return number if 0 <= number < len(self._entries) else None
 
@@ -208,7 +191,7 @@ class Transcript(ScrollView, can_focus=True):
             return
         entry.paint(self._painter)
         self._painted.add(entry)
-        self._heights[number] = entry.height
+        self._heights[number] = len(entry.lines)
 
     # Textual's methods.
 
@@ -241,8 +224,7 @@ class Transcript(ScrollView, can_focus=True):
         super().scroll_to(*where, **{**how, "animate": False})
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """The painted lines. Without border and padding: Textual's checks for these, made for each line, cost
-        more than painting."""
+        """The painted lines, without Textual's checks of each for borders, which cost more than painting."""
         self._shown = self._visible()
         strips = self._shown[crop.y : crop.bottom]
         background = self.background_colors[1]
@@ -257,7 +239,6 @@ class Transcript(ScrollView, can_focus=True):
         return self._line(line).apply_offsets(0, line)
 
     def _visible(self) -> list[Strip]:
-        """The lines of the screen."""
         top, selection = self.scroll_offset.y, self.text_selection
         lines = [self._line(line) for line in range(top, top + self.size.height)]
         if selection is not None:
@@ -265,20 +246,15 @@ class Transcript(ScrollView, can_focus=True):
         return lines
 
     def _line(self, line: int) -> Strip:
-        """A line of the whole conversation."""
-        number = self._at(line)
-        if self._painter is None or number is None:
-            return self._blank
-        entry, within = self._entries[number], line - self._tops[number]
-        if entry not in self._painted or within >= entry.height:
-            return self._blank
-        strip = entry.line(within)
-        return self._painter.mark_chosen(strip) if number == self._chosen else strip
-
-    @property
-    def _blank(self) -> Strip:
-        painter = self._painter
-        return painter.blank if painter is not None else Strip.blank(self.size.width, Style.null())
+        number, painter = self._at(line), self._painter
+        if painter is None:
+            return Strip.blank(self.size.width, Style.null())
+        if number is None or (entry := self._entries[number]) not in self._painted:
+            return painter.blank
+        if (within := line - self._tops[number]) >= len(entry.lines):
+            return painter.blank
+        strip = entry.lines[within]
+        return painter.mark_chosen(strip) if number == self._chosen else strip
 
     # Selecting with the mouse.
 
@@ -304,9 +280,6 @@ class Transcript(ScrollView, can_focus=True):
                 lines += [entry.said.text, ""]
         return "\n".join(lines), "\n"
 
-    def selection_updated(self, selection: Selection | None) -> None:
-        self.refresh()
-
     # Keys and the mouse.
 
     def on_click(self, event: Click) -> None:
@@ -321,15 +294,12 @@ class Transcript(ScrollView, can_focus=True):
         self.choose(None)
 
     def action_choose(self, by: int) -> None:
-        """Choose the message above or below."""
         if self._entries:
             now = len(self._entries) if self._chosen is None else self._chosen
-            self.choose(min(max(now + by, 0), len(self._entries) - 1))
-            assert self._chosen is not None
-            self._look_at(self._chosen)
+            self.choose(number := min(max(now + by, 0), len(self._entries) - 1))
+            self._look_at(number)
 
     def action_open(self) -> None:
-        """Open the chosen message, or fold it again."""
         number = self._chosen
         if number is not None and isinstance(entry := self._entries[number], FoldedEntry):
             entry.open = not entry.open
@@ -337,14 +307,12 @@ class Transcript(ScrollView, can_focus=True):
             self._look_at(number)
 
     def action_scroll_end(self) -> None:
-        """Scroll to the end, and follow it."""
         self._following = True
         self._arrange()
 
 
 def columns(strip: Strip, selection: Selection, line: int) -> tuple[int, int]:
-    """First and last column of the selection in ``strip``, which is this line of the whole; without the
-    gutter."""
+    """First and last column of the selection in ``strip``, this line of the whole; without the gutter."""
     span = selection.get_span(line)
     if span is None:
         return 0, 0
