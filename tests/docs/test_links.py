@@ -70,8 +70,6 @@ def test_the_order_of_reading_names_functions_that_exist() -> None:
 
 @dataclass
 class Page(HTMLParser):
-    """The links of a built page, the resources that it loads, and its anchors."""
-
     links: list[str] = field(default_factory=list)
     loads: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
@@ -89,7 +87,6 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
-    """The built pages by their files."""
     place = tmp_path_factory.mktemp("site")
     done = subprocess.run(
         (sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", place),

@@ -21,15 +21,11 @@ BUNDLED = Path(__file__).parents[2] / "assets/models/stdlib-6m/stdlib-6m.gguf"
 
 
 def arguments() -> argparse.Namespace:
-    """Those flags that mean something here."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
-    parser.add_argument("--port", type=int, default=8080)
+    numbers = {"port": 8080, "seed": None, "ctx-size": None, "parallel": 1, "n-predict": -1, "threads": 0}
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--temp", type=float)
-    parser.add_argument("--seed", type=int)
-    parser.add_argument("--ctx-size", type=int)
-    parser.add_argument("--parallel", type=int, default=1)
-    parser.add_argument("--n-predict", type=int, default=-1)
-    parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--api-key")
     parser.add_argument("--kv-unified", action="store_true")
     parser.add_argument("--chat-template")
@@ -70,7 +66,6 @@ def settings(said: argparse.Namespace, model: Path | None) -> str:
 
 
 def main() -> None:
-    """Become the daemon."""
     said = arguments()
     home = Path(tempfile.mkdtemp(dir=os.environ[HOMES]))
     (home / "config").mkdir()
