@@ -35,11 +35,10 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from assets.bench.played import ANSWERS, MACHINES, row
-from assets.bench.record import drafted
+from assets.bench.record import drafted, log_of
 from assets.bench.simulate import GREEDY, CostLine, Log, Play, read_logs, simulate
 from localspec.bench.run import WIDTHS, answer, load_cases, rest
 from localspec.config import change
-from localspec.engine.engine import Engine
 from localspec.engine.load import load_engine, open_backend
 from localspec.engine.round import LONGEST_K
 from localspec.models.directory import ModelDirectory, number_of
@@ -103,10 +102,7 @@ def node(added_ms: float) -> Iterator[str]:
         process, follow = line.strip(), (sys.executable, "-m", "localspec", "follow", "--listen")
         carry = (sys.executable, "-m", "assets.bench.ranks", "--relay", process, str(added_ms / 2000))
         enter = ("nsenter", "-t", process, "-n")
-        with (
-            started(*carry, until="ready"),
-            started(*enter, *follow, f"{THERE}:{PORT}", until="#") as found,
-        ):
+        with started(*carry, until="ready"), started(*enter, *follow, f"{THERE}:{PORT}", until="#") as found:
             yield found.strip().split("'")[-2].strip('[]"')
 
 
@@ -163,19 +159,14 @@ def recorded(model: str, draft: str, tokens: int) -> tuple[list[Log], float]:
     assert pair.draft is not None
     with load_engine(pair, config=config) as engine:
         rest(engine)
-        logs = [log_of(engine, case.prompts[0], tokens) for case in load_cases((WORKLOAD,))]
+        plain = Options(proposer="none", temperature=0.0, max_tokens=tokens, remember=False)
+        texts = [case.prompts[0] for case in load_cases((WORKLOAD,))]
+        logs = [log_of(WORKLOAD, text, 0, answer(engine, TextPrompt(text), plain)[0]) for text in texts]
     backend = open_backend(pair.draft, config, drafts=True)
     logs = [drafted(backend, log, GREEDY) for log in logs]
     with load_engine(choose(draft, "none", ()), config=config) as engine:
         rest(engine)
         return logs, engine.learning.costs.seconds(1)
-
-
-def log_of(engine: Engine, text: str, tokens: int) -> Log:
-    plain = Options(proposer="none", temperature=0.0, max_tokens=tokens, remember=False)
-    sequence, _ = answer(engine, TextPrompt(text), plain)
-    prompt = sequence.prompt_length
-    return Log(WORKLOAD, text, 0, sequence.tokens[:prompt], sequence.tokens[prompt:])
 
 
 # The tables.

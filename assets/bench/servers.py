@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import localspec as package
-from localspec.client import Client, connect
+from localspec.client import connect
 
 PROGRAM, VARIABLE = "llama-server", "LOCALSPEC_LLAMA_SERVER"
 START_S, STOP_S, POLL_S = 120.0, 5.0, 0.05
@@ -87,13 +87,6 @@ def measure_costs(model: str, draft: str = "auto", n_ctx: int = 0) -> None:
             pass
 
 
-async def address_of(client: Client) -> str:
-    """Wait for the daemon's HTTP server; return its address."""
-    while (url := (await client.status()).http) is None:
-        await asyncio.sleep(POLL_S)
-    return url.removeprefix("http://")
-
-
 class LlamaServer:
     """llama.cpp's own server on a model, with these arguments; started here. ``server`` is its address."""
 
@@ -150,9 +143,11 @@ class LlamaServer:
 
 
 async def daemon_address() -> str:
-    """The address of the running daemon's HTTP server."""
+    """The address of the running daemon's HTTP server, once it is there."""
     async with await connect(start=False, name="bench") as client:
-        return await address_of(client)
+        while (url := (await client.status()).http) is None:
+            await asyncio.sleep(POLL_S)
+        return url.removeprefix("http://")
 
 
 def daemon_pid() -> int:

@@ -44,11 +44,7 @@ BODIES: tuple[tuple[str, type[msgspec.Struct], Any], ...] = (
         responses.ResponsesBody,
         responses.REFUSED,
     ),
-    (
-        "POST /v1/messages, POST /v1/messages/count_tokens",
-        anthropic.MessagesBody,
-        anthropic.REFUSED,
-    ),
+    ("POST /v1/messages, POST /v1/messages/count_tokens", anthropic.MessagesBody, anthropic.REFUSED),
     ("POST /infill", llama_cpp.InfillBody, llama_cpp.REFUSED_OF_GAPS),
     ("POST /completion, POST /completions", llama_cpp.CompletionBody, llama_cpp.REFUSED_OF_TEXTS),
     ("POST /tokenize", llama_cpp.TokenizeBody, {}),

@@ -11,23 +11,6 @@ from tests.mlx_pair import field_of
 
 MEGABYTE = 1_000_000
 CONTROL = 3
-SPECIALS = (
-    *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
-    *("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>"),
-    *("<|repo_name|>", "<|file_sep|>"),
-)
-ROLES = {
-    "bos": "<|endoftext|>",
-    "eos": "<|im_end|>",
-    "eot": "<|im_end|>",
-    "padding": "<|endoftext|>",
-    "fim_pre": "<|fim_prefix|>",
-    "fim_mid": "<|fim_middle|>",
-    "fim_suf": "<|fim_suffix|>",
-    "fim_pad": "<|fim_pad|>",
-    "fim_rep": "<|repo_name|>",
-    "fim_sep": "<|file_sep|>",
-}
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +23,6 @@ def test_the_pair_shares_one_tokenizer_and_template(pair: list[GGUFReader]) -> N
     for key in ("model", "pre", "tokens", "token_type", "merges"):
         assert field_of(target, f"tokenizer.ggml.{key}") == field_of(draft, f"tokenizer.ggml.{key}"), key
     assert field_of(target, "tokenizer.chat_template") == field_of(draft, "tokenizer.chat_template")
-
-
-def test_special_tokens_have_their_ids_and_roles(pair: list[GGUFReader]) -> None:
-    for reader in pair:
-        types, tokens = (field_of(reader, f"tokenizer.ggml.{key}") for key in ("token_type", "tokens"))
-        assert tuple(tokens[: len(SPECIALS)]) == SPECIALS
-        assert [i for i, kind in enumerate(types) if kind == CONTROL] == list(range(len(SPECIALS)))
-        for role, token in ROLES.items():
-            assert tokens[field_of(reader, f"tokenizer.ggml.{role}_token_id")] == token, role
 
 
 def test_weights_are_finite_in_half_precision_and_norms_in_single(pair: list[GGUFReader]) -> None:

@@ -1,4 +1,4 @@
-"""The pictures of the chat are drawn from a real answer."""
+"""The pictures of the chat are drawn from a real answer, and the README's again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tests.hygiene.source import ROOT
 
 
 def texts(path: Path) -> str:
-    """Return the text of a picture, without blanks."""
     found = re.findall(r"<text[^>]*>(.*?)</text>", path.read_text("utf-8"))
     return re.sub(r"\s+", "", html.unescape("".join(found)))
 
@@ -31,8 +30,14 @@ def test_they_are_drawn_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["assets.screenshots", "assets.pictures.sources"])
-def test_wrong_arguments_get_the_usage(name: str) -> None:
-    command = [sys.executable, "-m", name, "--nothing"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 2 and done.stderr.startswith("usage: ") and "Traceback" not in done.stderr
+def test_the_picture_of_the_sources_is_drawn(tmp_path: Path) -> None:
+    picture = tmp_path / "sources.svg"
+    script = ROOT / "assets" / "pictures" / "sources.py"
+    done = subprocess.run(
+        (sys.executable, script, picture, "--model", "bundled"), capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    drawn, shown = picture.read_text(), (ROOT / "assets" / "pictures" / "sources.svg").read_text()
+    for text in (drawn, shown):
+        assert text.startswith("<svg") and "copied&#160;by&#160;prompt&#160;lookup" in text
+        assert "&#160;tokens&#160;per&#160;round" in text
