@@ -13,7 +13,6 @@ import pytest
 import localspec.tui
 from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import ChatQuestion
-from localspec.tui.dialog import Confirm
 from tests.tui.harness import ENDLESS, Player, playing
 from tests.tui.showing import answered, conversation, showing
 
@@ -74,21 +73,7 @@ async def scrolling(player: Player) -> None:
     assert player.transcript.scroll_offset.y == end
 
 
-async def confirming(player: Player) -> None:
-    answers: list[bool | None] = []
-    await player.app.push_screen(Confirm("Delete?", "Delete"), answers.append)
-    asked = player.app.screen
-    assert isinstance(asked, Confirm) and asked.focused is asked.query_one("#no")
-    for keys in (("left", "right"), ("up", "down")):
-        for key, button in zip(keys, ("#yes", "#no"), strict=True):
-            await player.press(key)
-            assert asked.focused is asked.query_one(button)
-    await player.press("left", "enter")
-    await player.settle()
-    assert answers == [True]
-
-
-HERE = (edit, help, quit, shell_keys, newline, on_a_message, scrolling, confirming)
+HERE = (edit, help, quit, shell_keys, newline, on_a_message, scrolling)
 
 
 @pytest.mark.slow
