@@ -102,6 +102,7 @@ ORIGINS = "http.origins takes a list of origins such as https://example.org, or 
         ),
         ("http.hosts = ['*.internal']", "http.hosts takes a list of names such as host.docker.internal"),
         ("daemon.max_frame = " + "9" * 400, "daemon.max_frame takes "),
+        ("engine.nodes = ['10.0.0.2:7005#ab']", "engine.nodes takes a list of names for ssh, such as mac-b"),
         ("[engine]\nngram_min = 4\nngram_max = 3", "engine.ngram_min is larger than engine.ngram_max"),
         ("[models]\na = 3", 'in [models."a"]: a must be a table of settings, [a], not 3'),
         ('[models."a"]\nmodel = "b"\nk = 0', 'in [models."a"]: k takes a whole number from 1 to 20'),

@@ -47,8 +47,9 @@ from localspec.models.pair import choose
 from localspec.protocol.options import AUTO, Options
 from localspec.protocol.requests import EngineConfig, TextPrompt
 from localspec.ranks.nodes import greet
+from tests.far_ssh import write_ssh
 
-HERE, THERE, PORT = "10.9.40.1", "10.9.40.2", 7040
+HERE, THERE = "10.9.40.1", "10.9.40.2"
 TUNSETIFF, IFF_TUN, IFF_NO_PI, CLONE_NEWNET = 0x400454CA, 0x0001, 0x1000, 0x40000000
 WORKLOAD = "code"
 """cases of raw text, which answers of any model continue"""
@@ -96,14 +97,14 @@ def started(*command: str, until: str) -> Iterator[str]:
 
 
 @contextmanager
-def node(added_ms: float) -> Iterator[str]:
-    """A node at the other end of a link with so much added latency, by its name."""
+def node(added_ms: float) -> Iterator[None]:
+    """The other end of a link with so much added latency, which ``ssh`` reaches by any name."""
     with started("unshare", "-n", "sh", "-c", "ip link set lo up; echo $$; exec sleep 600", until="") as line:
-        process, follow = line.strip(), (sys.executable, "-m", "localspec", "follow", "--listen")
+        process = line.strip()
+        write_ssh(Path(os.environ["LOCALSPEC_HOME"]), process, HERE, THERE)
         carry = (sys.executable, "-m", "assets.bench.ranks", "--relay", process, str(added_ms / 2000))
-        enter = ("nsenter", "-t", process, "-n")
-        with started(*carry, until="ready"), started(*enter, *follow, f"{THERE}:{PORT}", until="#") as found:
-            yield found.strip().split("'")[-2].strip('[]"')
+        with started(*carry, until="ready"):
+            yield
 
 
 # The simulation.
@@ -211,11 +212,11 @@ def here(given: argparse.Namespace) -> None:
     print(row("machines", "added ms", "there and back", "", *WIDTHS, "plain", "auto", "drafts a round"))
     print(row(*["---"] * (len(WIDTHS) + 7)))
     for added in given.added:
-        with node(added) as name:
-            with closing(greet(name)) as peer:
+        with node(added):
+            with closing(greet(THERE)) as peer:
                 link = Link(peer.measure_latency(), MEMORY_RATE)
             alone, *rates = figures(measured((), given))
-            shared = measured((name,), given)
+            shared = measured((THERE,), given)
         print(line(1, "", "", "measured", costs=alone, rates=rates))
         print(line(1, "", "", "simulated", costs=alone, rates=simulated(logs, alone, step_s)))
         costs, *rates = figures(shared)
@@ -284,7 +285,7 @@ def main() -> None:
         other()
     else:
         with tempfile.TemporaryDirectory(prefix="localspec-ranks-") as home:
-            os.environ["LOCALSPEC_HOME"] = home
+            os.environ |= {"LOCALSPEC_HOME": home, "PATH": f"{home}:{os.environ['PATH']}"}
             here(given)
 
 

@@ -77,14 +77,10 @@ for _name, _help in (
 ):
     app.command(f"localspec.cli.{_name}:app", name=_name, help=_help)
 app.command(
-    "localspec.cli.follow:follow",
+    "localspec.ranks.follower:main",
     name="follow",
-    help="Hold a share of an MLX model for another machine.",
-    help_epilogue="""Without --listen it speaks over stdin and stdout, as when a daemon elsewhere runs it \
-by ssh, and ends with them. With it, it runs until Ctrl-C and starts a process for each model.
-
-"""
-    + examples("localspec follow --listen 192.168.1.7:7005", "localspec config set nodes '[\"mac-b\"]'"),
+    help="Hold a share of an MLX model for another machine, whose daemon runs this by ssh.",
+    help_epilogue=examples("localspec config set nodes '[\"mac-b\"]'"),
 )
 app.command(
     "localspec.cli.doctor:doctor",

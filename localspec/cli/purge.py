@@ -22,7 +22,7 @@ Part = Literal["sessions", "memory", "tokens", "models", "caches", "logs", "sett
 FILES: Mapping[Part, str] = {
     "sessions": "data/history.sqlite data/history.sqlite-* data/history.sqlite.*",
     "memory": "data/memory",
-    "tokens": "data/http-token data/node_token",
+    "tokens": "data/http-token",
     "models": "data/pulled.json data/pulled.json.lock",
     "caches": "cache/chats cache/learnt cache/models.json cache/builds",
     "logs": "state/daemon.log state/daemon.log.* state/chat.log",

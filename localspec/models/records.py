@@ -135,8 +135,8 @@ def name_of_model(model: Model) -> str:
 
 
 def over(nodes: Sequence[str]) -> str:
-    """The nodes that share a model, without their tokens, in the name of a record."""
-    return "".join(f", and {node.partition('#')[0]}" for node in nodes)
+    """The nodes that share a model, in the name of a record."""
+    return "".join(f", and {node}" for node in nodes)
 
 
 def read_pair_results(target: Model, draft: Model, nodes: Sequence[str] = ()) -> PairResults:

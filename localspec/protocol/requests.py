@@ -22,8 +22,8 @@ Address = Annotated[str, Meta(pattern=ADDRESS, title="addresses such as 192.168.
 Node = Annotated[
     str,
     Meta(
-        pattern=r"^([A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_][\w.-]*(:[0-9]{1,5}#[0-9a-f]+)?$",
-        title="names such as mac-b or user@mac-b, HOST:PORT#TOKEN, or local",
+        pattern=r"^([A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_][\w.-]*$",
+        title="names for ssh, such as mac-b or user@mac-b, or local",
     ),
 ]
 
@@ -56,7 +56,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     memory: bool = True
     """keep an n-gram memory on disk, per workspace"""
     nodes: tuple[Node, ...] = ()
-    """machines that hold shares of an MLX model beside this one: names for ssh, or as `follow` shows them"""
+    """machines that hold shares of an MLX model beside this one, by their names for ssh"""
     rpc: tuple[Address, ...] = ()
     """machines that hold layers of a GGUF model beside this one, by HOST:PORT of `localspec rpc serve`"""
     rpc_public: bool = False

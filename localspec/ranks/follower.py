@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import logging
 import os
-import secrets
 import signal
 import socket
 import sys
@@ -17,7 +15,7 @@ from typing import NoReturn
 
 from localspec.backends.base import Backend
 from localspec.config import load_config
-from localspec.errors import EngineError, LocalspecError, ModelInvalid
+from localspec.errors import EngineError, InvalidOptions, LocalspecError, ModelInvalid
 from localspec.models.directory import ModelDirectory
 from localspec.models.library import find as by_name
 from localspec.models.model import Model
@@ -31,12 +29,11 @@ from localspec.ranks.frames import (
     Hello,
     ModelFound,
     Ping,
-    Prove,
     RankReady,
     Refused,
     Start,
 )
-from localspec.ranks.nodes import TOKEN
+from localspec.ranks.nodes import SSHD
 from localspec.ranks.peer import GREETING_S, Peer
 
 CHECKED = 16
@@ -53,16 +50,21 @@ class FirstPeer(Peer):
 
 
 def main() -> NoReturn:
-    """Follow a first rank over stdin and stdout until it ends; what libraries print goes to stderr."""
+    """Follow a first rank over stdin and stdout until it ends; what libraries print goes to stderr. Raises
+    :class:`InvalidOptions` on a terminal."""
+    if os.isatty(0) or os.isatty(1):
+        raise InvalidOptions(
+            "`localspec follow` speaks with the daemon of another machine, which starts it by ssh",
+            "Name this machine in `nodes` there.",
+        )
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     reading, writing = os.fdopen(0, "rb", closefd=False), os.fdopen(os.dup(1), "wb")
-    own, first = addresses(0)
     os.dup2(2, 1)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     peer = FirstPeer("first", reading, writing)
     try:
-        follow(peer, own, first, os.environ.pop(TOKEN, ""))
+        follow(peer, *addresses())
     except LocalspecError as error:
         peer.send(Refused(error.as_dict()))
     except Exception as error:
@@ -73,15 +75,10 @@ def main() -> NoReturn:
     os._exit(1)
 
 
-def addresses(descriptor: int) -> tuple[str, str]:
-    """This machine's address and the first rank's, as seen by the connection of ``descriptor``: of a TCP
-    socket, of sshd's, else this machine."""
-    # An OSError: it is a pipe.
-    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
-        if connection.family == socket.AF_INET:
-            return connection.getsockname()[0], connection.getpeername()[0]
-    client, _, server = (*os.environ.get("SSH_CONNECTION", "").split(), "", "", "")[:3]
-    return (server, client) if server else ("127.0.0.1", "127.0.0.1")
+def addresses() -> tuple[str, str]:
+    """This machine's address and the first rank's, as sshd sees them; without it both are this machine."""
+    first, _, own, _ = os.environ.get(SSHD, "127.0.0.1 0 127.0.0.1 0").split()
+    return own, first
 
 
 def free_port(address: str) -> str:
@@ -90,12 +87,10 @@ def free_port(address: str) -> str:
         return f"{address}:{server.getsockname()[1]}"
 
 
-def follow(peer: Peer, own: str, first: str, token: str) -> None:
+def follow(peer: Peer, own: str, first: str) -> None:
     """Greet, load, and replay calls until the first rank ends this process by its own end. Raises every error
     of :mod:`localspec.ranks.frames` and of loading."""
-    nonce = secrets.token_bytes(16)
-    peer.send(Hello(frames.PROTOCOL, frames.versions(), nonce))
-    frames.check_proof(peer.expect(Prove).proof, token, nonce)
+    peer.send(Hello(frames.PROTOCOL, frames.versions()))
     while isinstance(find := peer.receive(GREETING_S), Ping):
         peer.send(Ping())
     if not isinstance(find, Find):

@@ -1,15 +1,13 @@
 """The frames between the first rank and another one, and what both compare before they begin.
 
-A follower greets with :class:`Hello`, and gets :class:`Prove`; for a :class:`Find` it answers
-:class:`ModelFound`, and gets :class:`Start`. Both connect and load, then it answers :class:`RankReady` and
-replays calls. Instead of any frame it may send :class:`Refused`, which is its last one. Both sides send
-beats.
+A follower greets with :class:`Hello`; for a :class:`Find` it answers :class:`ModelFound`, and gets
+:class:`Start`. Both connect and load, then it answers :class:`RankReady` and replays calls. Instead of any
+frame it may send :class:`Refused`, which is its last one. Both sides send beats.
 """
 
 from __future__ import annotations
 
 import hashlib
-import hmac
 from collections.abc import Mapping
 from importlib import metadata
 from typing import BinaryIO, Literal, cast
@@ -18,14 +16,14 @@ import msgspec
 
 from localspec._version import __version__
 from localspec.backends.base import Span
-from localspec.errors import ModelInvalid, Unauthorized, VersionSkew
+from localspec.errors import ModelInvalid, VersionSkew
 from localspec.models.directory import CONFIG, ModelDirectory
 from localspec.protocol.frames import read_frame
 from localspec.protocol.requests import EngineConfig
 
-PROTOCOL = 2
+PROTOCOL = 3
 MAX_FRAME = 1 << 20
-"""bytes of a frame: a forward of 200,000 tokens; more are damage, or come without a token"""
+"""bytes of a frame: a forward of 200,000 tokens; more are damage"""
 SAMPLES = 16
 """places of a file of weights that are compared, beside its header"""
 SAMPLE = 1 << 16
@@ -35,17 +33,10 @@ LENGTH = 8
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """A follower's first frame. ``nonce`` is to be signed with the token."""
+    """A follower's first frame."""
 
     protocol: int
     versions: dict[str, str]
-    nonce: bytes
-
-
-class Prove(msgspec.Struct, frozen=True, array_like=True, tag=17):
-    """The proof that the sender has the follower's token; nothing is done before it."""
-
-    proof: bytes
 
 
 class Find(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -117,7 +108,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=14):
 
 
 Call = Forward | Change
-Frame = Hello | Prove | Find | ModelFound | Start | RankReady | Beat | Ping | Choices | Call | Refused
+Frame = Hello | Find | ModelFound | Start | RankReady | Beat | Ping | Choices | Call | Refused
 _decoder = msgspec.msgpack.Decoder(Frame)
 
 
@@ -137,19 +128,6 @@ def _version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return "not installed"
-
-
-def proof_of(token: str, nonce: bytes) -> bytes:
-    """The proof of a token, which does not show it."""
-    return hmac.digest(token.encode(), nonce, "sha256")
-
-
-def check_proof(proof: bytes, token: str, nonce: bytes) -> None:
-    """Raise :class:`Unauthorized` if the first rank has another token."""
-    if not hmac.compare_digest(proof, proof_of(token, nonce)):
-        raise Unauthorized(
-            "this node's token is another one", "Copy the name that `localspec follow --listen` shows there."
-        )
 
 
 def check_versions(node: str, hello: Hello, own: Mapping[str, str]) -> None:

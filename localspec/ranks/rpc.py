@@ -24,9 +24,9 @@ from localspec.models.machine import free_memory
 from localspec.models.model import Model
 from localspec.models.needs import context_size
 from localspec.protocol.requests import EngineConfig
-from localspec.ranks.nodes import CONNECT_S, private_server
 from localspec.ranks.peer import Lost
 
+CONNECT_S = 5.0
 GET_DEVICE_MEMORY, HELLO, DEVICE_COUNT = 11, 14, 15
 CAPABILITIES = bytes(24)
 """what a client offers beside TCP: nothing"""
@@ -173,7 +173,7 @@ def serve(address: str, show: Callable[[str, str], None]) -> None:
     from localspec.backends.llama_cpp import rpc
 
     run = rpc.server(address)
-    private_server(address).close()
+    check_own_address(address)
 
     def serving() -> None:
         run()
@@ -185,3 +185,19 @@ def serve(address: str, show: Callable[[str, str], None]) -> None:
         time.sleep(LISTENS_S)
     show(address, TUNNEL.format(host="THIS-MACHINE", port=_place(address)[1]))
     thread.join()
+
+
+def check_own_address(address: str) -> None:
+    """Raise :class:`InvalidOptions` unless ``HOST:PORT`` of a private network can be listened at."""
+    host, _, port = address.rpartition(":")
+    remedy = "Give an address of this machine in a private network, such as 192.168.1.7:50052."
+    try:
+        place, number = ipaddress.ip_address(host), int(port)
+    except ValueError:
+        raise InvalidOptions(f"{address} is not a numeric address with a port", remedy) from None
+    if place.is_unspecified or not place.is_private:
+        raise InvalidOptions(f"{host} is not an address of a private network", remedy)
+    try:
+        socket.create_server((host, number)).close()
+    except (OSError, OverflowError) as error:
+        raise InvalidOptions(f"{address} cannot be listened at: {error}", remedy) from None

@@ -30,7 +30,7 @@ def test_nothing_is_left_of_what_was_kept_and_all_else_stays(cli: Cli, tmp_path:
     (cli.home / "data" / "pulled.json").write_bytes(msgspec.json.encode([pulled]))
     others.mkdir()
     (others / "notes.txt").touch()
-    for link in ("cache/chats/link", "data/node_token"):
+    for link in ("cache/chats/link", "state/chat-theme"):
         (cli.home / link).symlink_to(others)
     done = cli("purge")
     assert done.returncode == 2 and "Add --yes" in done.stderr and daemon.is_running()
@@ -43,7 +43,7 @@ def test_nothing_is_left_of_what_was_kept_and_all_else_stays(cli: Cli, tmp_path:
     terminal.sendline("n")
     assert ended(terminal) == 1 and (cli.home / "data" / "history.sqlite").exists()
     assert cli("purge", "sessions", "--yes").returncode == 0 and gone(daemon)
-    assert not list(cli.home.glob("data/history*")) and (cli.home / "data" / "node_token").is_symlink()
+    assert not list(cli.home.glob("data/history*")) and (cli.home / "state" / "chat-theme").is_symlink()
     assert cli("purge", "--keep-models", "--yes").returncode == 0
     assert [path.name for path in cli.home.rglob("*")] == ["data", "pulled.json"]
     assert cli("purge", "--yes").returncode == 0 and list(cli.home.iterdir()) == []

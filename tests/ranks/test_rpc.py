@@ -28,8 +28,7 @@ from localspec.models.model import model_at
 from localspec.models.needs import size_of
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import rpc
-from localspec.ranks.nodes import private_server
-from localspec.ranks.rpc import RpcServer, reach_server, share_model
+from localspec.ranks.rpc import RpcServer, check_own_address, reach_server, share_model
 from localspec.wording import MB
 from tests.models.ggufs import TARGET
 
@@ -128,7 +127,7 @@ def test_a_public_address_is_refused_with_the_tunnel_to_use() -> None:
     assert "-L 50052:127.0.0.1:50052 8.8.8.8" in refused.value.remedy
     for address in ("8.8.8.8:50052", "0.0.0.0:50052"):
         with pytest.raises(InvalidOptions, match="not an address of a private network"):
-            private_server(address)
+            check_own_address(address)
 
 
 def test_layers_on_servers_and_those_here_are_the_whole_model() -> None:

@@ -10,14 +10,13 @@ import asyncio
 import os
 import random
 import shutil
-import signal
 import statistics
 import subprocess
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -25,6 +24,7 @@ import pytest
 
 from tests.daemon.conftest import StartDaemon, home, start
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Frame, Raw, code, gone, raw
+from tests.far_ssh import write_ssh
 from tests.slow.share import share
 from tests.waiting import until, until_sync
 
@@ -45,7 +45,7 @@ pytestmark = [
 TURNS = [range(first, min(share(20), first + 3)) for first in range(0, share(20), 3)]
 """the numbers of faults that one daemon has in turn"""
 NETWORK, HERE, THERE = f"10.9.{os.getpid() % 200 + 40}", f"lsh{os.getpid()}", f"lst{os.getpid()}"
-SETTINGS = '[engine]\nn_ctx = 512\nnodes = ["{}"]\n'
+SETTINGS = '[engine]\nn_ctx = 512\nnodes = ["far"]\n'
 PROMPT: Frame = {"prompt": "def f(x):", "raw": True}
 SITE = """
 import pathlib, sys, time
@@ -69,10 +69,10 @@ Noted = dict[str, list[tuple[str, float]]]
 
 
 class Machine:
-    """Another machine, whose node listens at ``name``."""
+    """Another machine, which the ``ssh`` in ``place`` reaches."""
 
     def __init__(self, place: Path, model: Path) -> None:
-        self._place, self._model, self._fault = place, model, place / "fault"
+        self.place, self._model, self._fault = place, model, place / "fault"
         (place / "sitecustomize.py").write_text(SITE)
         (place / "temporary").mkdir()
         self._fault.write_text("")
@@ -85,13 +85,9 @@ class Machine:
         self.on("ip", "addr", "add", f"{NETWORK}.2/24", "dev", THERE)
         for device in ("lo", THERE):
             self.on("ip", "link", "set", device, "up")
-        around = {"LOCALSPEC_HOME": str(place), "TMPDIR": str(place / "temporary"), "PYTHONPATH": str(place)}
-        command = (*self._inside(), REAL_DAEMON[0], "-m", "localspec", "follow", "--listen", f"{NETWORK}.2:0")
-        self._listener = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, env={**os.environ, **around}
-        )
-        assert self._listener.stdout is not None
-        self.name = next(line.split('"')[1] for line in self._listener.stdout if "set nodes" in line)
+        path = os.pathsep.join((str(place), os.environ.get("PYTHONPATH", "")))
+        around = (f"LOCALSPEC_HOME={place}", f"TMPDIR={place}/temporary", f"PYTHONPATH={path}")
+        write_ssh(place, pid, f"{NETWORK}.1", f"{NETWORK}.2", *around)
 
     def _is_apart(self) -> bool:
         return len({os.readlink(f"/proc/{pid}/ns/mnt") for pid in (os.getpid(), self._held.pid)}) == 2
@@ -127,7 +123,7 @@ class Machine:
 
     def _changed(self) -> Path:
         """The model with one bit that is another one."""
-        other = self._place / "other"
+        other = self.place / "other"
         shutil.copytree(self._model, other, dirs_exist_ok=True)
         path = other / "model.safetensors"
         weights = bytearray(path.read_bytes())
@@ -136,18 +132,20 @@ class Machine:
         return other
 
     def ranks(self) -> list[psutil.Process]:
-        """The node's processes that run; it takes notice of their ends at the next connection only."""
-        return [each for each in psutil.Process(self._listener.pid).children() if not gone(each)]
+        """The node's processes that run."""
+        found = []
+        for each in psutil.process_iter():
+            with suppress(psutil.Error):
+                if each.cmdline()[-1:] == ["follow"] and each.environ()["LOCALSPEC_HOME"] == str(self.place):
+                    found.append(each)
+        return found
 
     def leftovers(self) -> list[str]:
-        """Temporary files, and open ports beside the node's own."""
-        lines = Path(f"/proc/{self._listener.pid}/net/tcp").read_text().splitlines()[1:]
-        listening = [fields[1] for fields in map(str.split, lines) if fields[3] == "0A"]
-        return [*files(self._place), *listening[1:]]
+        """Temporary files, and open ports."""
+        lines = Path(f"/proc/{self._held.pid}/net/tcp").read_text().splitlines()[1:]
+        return [*files(self.place), *(fields[1] for fields in map(str.split, lines) if fields[3] == "0A")]
 
     def close(self) -> None:
-        self._listener.send_signal(signal.SIGINT)
-        self._listener.communicate()
         self._held.kill()
         self._held.wait()
 
@@ -221,7 +219,8 @@ def begin(
     """Start a daemon that knows the other machine."""
     (home / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(home / "temporary"))
-    return lambda: start(command=REAL_DAEMON, sections=SETTINGS.format(machine.name))
+    monkeypatch.setenv("PATH", f"{machine.place}:{os.environ['PATH']}")
+    return lambda: start(command=REAL_DAEMON, sections=SETTINGS)
 
 
 def files(place: Path) -> list[str]:
