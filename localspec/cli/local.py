@@ -29,10 +29,11 @@ def choose_pair(options: Options, config: Config) -> tuple[Options, EngineConfig
     return merged, engine, choose_here(model, draft, config.model_dirs, backend=backend, config=engine)
 
 
-def answer_here(request: Request, config: Config, printer: Printer, *, whole: bool = False) -> Result:
-    """Load the model in this process, answer, and free it. With ``whole``, no text is printed while it is
-    generated."""
+def answer_here(request: Request, config: Config, printer: Printer) -> Result:
+    """Load the model in this process, answer, and free it. The text of a gap is not printed while it is
+    generated: it ends as an editor's completion."""
     began = time.monotonic()
+    gap = Gap.of(request.prompt) if isinstance(request.prompt, FimPrompt) else None
     options, engine_config, pair = choose_pair(request.options, config)
     with (
         warnings_as_notes(),
@@ -48,7 +49,7 @@ def answer_here(request: Request, config: Config, printer: Printer, *, whole: bo
         stream = Stream(engine, sequence)
         try:
             for event in stream.events():
-                if isinstance(event, Delta) and not whole:
+                if isinstance(event, Delta) and gap is None:
                     printer.delta(event)
                 elif isinstance(event, Progress):
                     printer.progress("reading the prompt", event.fraction)
@@ -58,11 +59,4 @@ def answer_here(request: Request, config: Config, printer: Printer, *, whole: bo
             stream.close()
             printer.partial = next((event for event in sequence.events if isinstance(event, Result)), None)
             raise
-        return stream.result
-
-
-def complete_here(prompt: FimPrompt, options: Options, config: Config, printer: Printer) -> Result:
-    """Fill a gap, and end the text as an editor's completion."""
-    source = "run" if prompt.path is None else f"file:{prompt.path}"
-    request = Request(prompt=prompt, options=options, source=source, priority="completion")
-    return finished(answer_here(request, config, printer, whole=True), Gap.of(prompt))
+        return stream.result if gap is None else finished(stream.result, gap)

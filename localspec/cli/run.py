@@ -183,12 +183,6 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
         _prepare(options, yes=how.yes, quiet=how.json or how.stream_json)
     printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats)
 
-    def local() -> Result:
-        from localspec.cli.local import answer_here  # loads the engine
-
-        prompt = TextPrompt(text) if how.raw else ChatPrompt(how.messages(text))
-        return answer_here(Request(prompt=prompt, options=constrained), flags.config(), printer)
-
     async def ask(client: Client) -> Result:
         if how.tools:
             from localspec.cli.tools import Terminal, open_tools  # loads all families of markup
@@ -209,7 +203,10 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
             turn = ChatSend(session=session, content=text, options=constrained)
             return await answer.show(client.chat(turn), printer)
 
-    return _answer(how, flags, printer, local, ask)
+    request = Request(
+        prompt=TextPrompt(text) if how.raw else ChatPrompt(how.messages(text)), options=constrained
+    )
+    return _answer(request, how, flags, printer, ask)
 
 
 def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
@@ -228,37 +225,34 @@ def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_F
     _prepare(options, yes=how.yes, quiet=how.json)
     printer = Printer(as_json=how.json, stats=how.stats)
 
-    def local() -> Result:
-        from localspec.cli.local import complete_here  # loads the engine
-
-        result = complete_here(prompt, options, flags.config(), printer)
-        printer.delta(Delta(result.text, ()))
-        return result
-
     async def ask(client: Client) -> Result:
         where = {name: getattr(prompt, name) for name in ("language", "path") if getattr(prompt, name)}
         stream = client.complete(prompt.prefix, prompt.suffix, options=options, trigger="invoked", **where)
-        result = (await answer.show(stream, printer)).result
-        printer.delta(Delta(result.text, ()))
-        return result
+        return (await answer.show(stream, printer)).result
 
-    return _answer(how, flags, printer, local, ask)
+    source = "run" if prompt.path is None else f"file:{prompt.path}"
+    request = Request(prompt=prompt, options=options, source=source, priority="completion")
+    return _answer(request, how, flags, printer, ask)
 
 
 def _answer(
+    request: Request,
     how: AnswerFlags,
     flags: ModelFlags,
     printer: Printer,
-    local: Callable[[], Result],
     ask: Callable[[Client], Awaitable[Result]],
 ) -> int:
-    """Answer in this process or by the daemon, and print the result; returns the exit code."""
+    """Answer a request here, or ``ask`` the daemon, and print the result; returns the exit code."""
     try:
         if how.no_daemon:
-            result = local()
+            from localspec.cli.local import answer_here  # loads the engine
+
+            result = answer_here(request, flags.config(), printer)
         else:
             flags.check_daemon()
             result = answer.remote(ask)
+        if isinstance(request.prompt, FimPrompt):
+            printer.delta(Delta(result.text, ()))
     except KeyboardInterrupt:
         return printer.print_interrupted()
     finally:
