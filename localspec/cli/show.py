@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from localspec.cli import completers, output
 from localspec.cli.flags import AsJson
-from localspec.cli.listing import describe_all
+from localspec.cli.models import describe_all
 from localspec.config import load_config
 from localspec.engine.load import plan_placement, room_for
 from localspec.errors import INSTALL_MLX, ExitCode, ModelError, ModelInvalid, ModelTooLarge
