@@ -19,8 +19,7 @@ from localspec.backends.mlx.attention import Attention, ForwardStep
 from localspec.backends.mlx.layers import Cells, Layers, State, layers_of
 from localspec.backends.mlx.logits import FAULTS, MlxLogits
 from localspec.backends.mlx.prefetch import Computed, StepPrefetch
-from localspec.backends.mlx.saved import pack, unpack
-from localspec.backends.mlx.slot import Rewinding, Slot, SlotContent
+from localspec.backends.mlx.slot import Rewinding, Slot, SlotContent, pack, unpack
 from localspec.backends.mlx.vocabulary import MlxVocabulary
 from localspec.errors import EngineError, ModelInvalid
 from localspec.models.directory import ModelDirectory
