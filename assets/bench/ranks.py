@@ -46,7 +46,7 @@ from localspec.models.model import model_at
 from localspec.models.pair import choose
 from localspec.protocol.options import AUTO, Options
 from localspec.protocol.requests import EngineConfig, TextPrompt
-from localspec.ranks.nodes import greet
+from localspec.ranks.peer import greet
 from tests.far_ssh import write_ssh
 
 HERE, THERE = "10.9.40.1", "10.9.40.2"

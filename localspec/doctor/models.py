@@ -19,7 +19,7 @@ from localspec.models.pair import Pair, Room, choose, is_apple_silicon
 from localspec.protocol.messages import DaemonStatus
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig
-from localspec.ranks.nodes import greet
+from localspec.ranks.peer import greet
 from localspec.ranks.rpc import reach_server
 from localspec.wording import MB, size
 

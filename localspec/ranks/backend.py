@@ -19,8 +19,7 @@ from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.follower import CHECKED, digest_of, free_port
 from localspec.ranks.frames import Change, Find, Forward, ModelFound, RankReady, Start
-from localspec.ranks.nodes import LOCAL, greet
-from localspec.ranks.peer import GREETING_S, Lost, Peer
+from localspec.ranks.peer import GREETING_S, LOCAL, Lost, Peer, greet
 
 NOTICED_S = 2.0
 """seconds in which the loss of a node is noticed whose end has ended a forward already"""
@@ -35,8 +34,7 @@ def open_over_nodes(
     code may then wait for it for ever, so it must end this process. Raises what a node or this machine
     refuses.
     """
-    from localspec.backends.mlx import native
-    from localspec.backends.mlx.backend import MlxBackend
+    from localspec.backends.mlx import backend, native
 
     directory = model.header
     if not isinstance(directory, ModelDirectory):
@@ -55,7 +53,7 @@ def open_over_nodes(
             peer.send(Start(rank, hosts))
         try:
             group = native.ring(0, hosts)
-            inner = MlxBackend(model, config, progress=progress, group=group)
+            inner = backend.MlxBackend(model, config, progress=progress, group=group)
         except LocalspecError as error:
             raise _loss_of(peers) or error from None
         stack.callback(inner.free)

@@ -15,6 +15,7 @@ from typing import NoReturn
 
 from localspec.backends.base import Backend
 from localspec.config import load_config
+from localspec.engine.load import room_for
 from localspec.errors import EngineError, InvalidOptions, LocalspecError, ModelInvalid
 from localspec.models.directory import ModelDirectory
 from localspec.models.library import find as by_name
@@ -33,8 +34,7 @@ from localspec.ranks.frames import (
     Refused,
     Start,
 )
-from localspec.ranks.nodes import SSHD
-from localspec.ranks.peer import GREETING_S, Peer
+from localspec.ranks.peer import GREETING_S, SSHD, Peer
 
 CHECKED = 16
 """one in so many forwards has its choices compared"""
@@ -99,19 +99,18 @@ def follow(peer: Peer, own: str, first: str) -> None:
     check_room(model, find)
     assert isinstance(model.header, ModelDirectory)
     # MLX takes seconds to import, in which no rank may wait for this one.
-    from localspec.backends.mlx import native
-    from localspec.backends.mlx.backend import MlxBackend
+    from localspec.backends.mlx import backend, native
 
     peer.send(ModelFound(frames.digests_of(model.header), free_port(own), first))
     start = peer.expect(Start)
     # From here on native code waits for other ranks: this process must end with the first one.
     peer.watch(lambda error: os._exit(1))
     group = native.ring(start.rank, start.hosts)
-    backend = MlxBackend(model, find.config, group=group)
-    limits = backend.capabilities
+    share = backend.MlxBackend(model, find.config, group=group)
+    limits = share.capabilities
     peer.send(RankReady((limits.n_ctx, limits.max_sequences, limits.max_batch)))
     while True:
-        replay(backend, peer.receive(), peer)
+        replay(share, peer.receive(), peer)
 
 
 def found_model(find: Find) -> Model:
@@ -126,8 +125,6 @@ def found_model(find: Find) -> Model:
 
 def check_room(model: Model, find: Find) -> None:
     """Raise :class:`ModelTooLarge` if this machine has too little memory for its share."""
-    from localspec.engine.load import room_for  # may import MLX
-
     free = room_for(find.config).free(model)
     if free is not None:
         share = size_of(model, find.config).over(find.machines)
@@ -157,5 +154,4 @@ def same(frame: Frame, own: int | None, first: int | None) -> None:
 
 
 def digest_of(choices: Sequence[int]) -> int:
-    """A digest of the most probable tokens of a forward."""
     return zlib.crc32(",".join(map(str, choices)).encode())

@@ -1,5 +1,6 @@
-"""The other end of a connection between ranks: its frames, its beats, and its loss.
+"""The other end of a connection between ranks: its start, its frames, its beats, and its loss.
 
+A follower is started by ssh, or on this machine; it speaks over its stdin and stdout, and ends when they end.
 A stopped machine closes no connection, and a sum over ranks waits for it for ever. So each end sends a beat
 every second, by a thread that runs while native code computes, and gives the other up after some seconds of
 silence.
@@ -7,17 +8,27 @@ silence.
 
 from __future__ import annotations
 
+import contextlib
 import queue
+import socket
+import struct
+import subprocess
 import threading
 import time
 from collections.abc import Callable
 from typing import BinaryIO, TypeVar
 
 from localspec.errors import LocalspecError, NodeLost, from_dict
+from localspec.process import python, surroundings
 from localspec.protocol.frames import encode_frame
 from localspec.ranks import frames
-from localspec.ranks.frames import Beat, Choices, Frame, Ping, Refused
+from localspec.ranks.frames import Beat, Choices, Frame, Hello, Ping, Refused
 
+LOCAL = "local"
+FOLLOW = python("localspec", "follow")
+SSH = ("ssh", "-4", "-o", "BatchMode=yes", "-o", "ConnectTimeout=5")
+SSHD = "SSH_CONNECTION"
+"""variable that sshd sets: the addresses and ports of both machines"""
 PERIOD_S = 1.0
 SILENT_S = 5.0
 """seconds of silence after which a rank is given up"""
@@ -164,3 +175,50 @@ class Peer:
                 return
             self.send(Beat())
             time.sleep(PERIOD_S)
+
+
+def greet(node: str) -> Peer:
+    """Start a follower on a node of the configuration, and check its versions. Raises :class:`NodeLost` and
+    :class:`VersionSkew`."""
+    peer = _start(node)
+    try:
+        frames.check_versions(node, peer.expect(Hello), frames.versions())
+    except LocalspecError as error:
+        peer.close()
+        if isinstance(error, NodeLost) and node != LOCAL:
+            remedy = f"Try `ssh {node} localspec --version`, which must work without a password."
+            raise NodeLost(f"localspec does not answer over ssh on {node}", remedy) from None
+        raise
+    return peer
+
+
+def _start(node: str) -> Peer:
+    """Start a follower, whose stdin and stdout are one end of a socket pair."""
+    command = FOLLOW if node == LOCAL else (*SSH, node, "localspec follow")
+    own, other = socket.socketpair()
+    with other:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=other.fileno(),
+                stdout=other.fileno(),
+                start_new_session=True,
+                **surroundings(without={SSHD}),  # of the session in which the daemon was started
+            )
+        except OSError as error:
+            own.close()
+            raise NodeLost(f"node {node} cannot be reached: {command[0]}: {error.strerror}") from None
+    # A node that reads nothing is lost, as a silent one is.
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(SILENT_S), 0))
+    streams = own.makefile("rb"), own.makefile("wb")
+
+    def end() -> None:
+        with contextlib.suppress(OSError):
+            own.shutdown(socket.SHUT_RDWR)  # ends the reading and sending of other threads
+        for each in (*streams, own):
+            with contextlib.suppress(OSError):  # of what is still to be sent
+                each.close()
+        process.kill()
+        process.wait()
+
+    return Peer(node, *streams, end)

@@ -102,7 +102,7 @@ def test_a_pair_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_node_that_answers_and_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localspec.ranks.nodes.SSH", ("false",))
+    monkeypatch.setattr("localspec.ranks.peer.SSH", ("false",))
     lost, local = nodes(Config(engine=EngineConfig(nodes=("mac-b", "local"))))
     assert re.search(r": [0-9.]+ ms there and back\.$", local.sentence)
     assert lost.level == "problem" and "over ssh on mac-b" in lost.sentence

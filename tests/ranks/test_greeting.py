@@ -25,8 +25,7 @@ from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.follower import addresses, check_room
 from localspec.ranks.frames import Change, Find, Forward, Frame, Hello, Refused
-from localspec.ranks.nodes import greet
-from localspec.ranks.peer import PERIOD_S, SILENT_S, Peer, Silence
+from localspec.ranks.peer import PERIOD_S, SILENT_S, Peer, Silence, greet
 from tests.waiting import DEADLINE_S
 
 VERSIONS = {"localspec": "1.0", "mlx": "0.32.4", "mlx-lm": "0.32.2"}
@@ -72,7 +71,7 @@ def test_another_version_is_refused_by_name(name: str) -> None:
 
 
 def test_a_host_that_ssh_does_not_reach_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localspec.ranks.nodes.SSH", ("false",))
+    monkeypatch.setattr("localspec.ranks.peer.SSH", ("false",))
     with pytest.raises(NodeLost, match="does not answer over ssh on mac-b") as raised:
         greet("mac-b")
     assert "`ssh mac-b localspec --version`" in raised.value.remedy
