@@ -345,7 +345,6 @@ def measure_rounding(backend: Backend, *, within_s: float = ENOUGH_S) -> Roundin
 
 
 def set_rounding(backend: Backend, rounding: Rounding) -> None:
-    """Write the measured values into the backend's capabilities."""
     backend.capabilities = replace(backend.capabilities, **rounding._asdict())
 
 

@@ -42,7 +42,6 @@ def typeable(names: set[str]) -> list[str]:
 
 
 def drafts(context: CompletionContext) -> list[str]:
-    """The values for a draft model."""
     return ["auto", "none", *models(context)]
 
 

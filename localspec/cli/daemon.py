@@ -180,7 +180,6 @@ def status(*, as_json: AsJson = False) -> int:
 
 
 def describe(found: DaemonStatus) -> str:
-    """A daemon's status as lines of text."""
     failed = "closed" if found.http_problem is None else "failed"
     lines = [
         f"localspec {found.version}, pid {found.pid}, up {found.uptime_s:.0f} s{_size(found.resident_bytes)}",

@@ -104,7 +104,6 @@ class ModelFlags:
                 raise InvalidOptions(f"{key} cannot be changed for one request", remedy)
 
     def _pairs(self) -> dict[str, str]:
-        """The keys as typed, and their values."""
         pairs: dict[str, str] = {}
         for item in self.opt:
             key, equals, text = item.partition("=")

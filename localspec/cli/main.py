@@ -15,7 +15,6 @@ TAKE_STDIN = ("-f", "--file", "--schema", "--grammar")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and exit with its code."""
     code = run(sys.argv[1:] if arguments is None else arguments)
     _drop_unwritten()
     sys.exit(code)

@@ -94,7 +94,6 @@ def status(*, as_json: AsJson = False) -> int:
 
 
 def describe(found: ServiceStatus) -> str:
-    """A service's status as lines of text."""
     if not found.installed:
         return f"No service is installed ({found.manager}).\n"
     process = f"pid {found.pid}" if found.pid else "not running"

@@ -48,7 +48,6 @@ ANY_NAME = """
 _cyclopts_localspec "$@"
 """
 MORE: dict[Shell, str] = {"bash": COLONS, "zsh": ANY_NAME}
-"""additions to the generated scripts"""
 
 
 def install(
@@ -79,7 +78,6 @@ def install(
 
 
 def script(shell: Shell) -> str:
-    """The completion script of a shell."""
     return app.generate_completion(shell=shell).replace(FILES, NO_WORDS) + MORE.get(shell, "")
 
 

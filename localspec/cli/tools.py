@@ -76,7 +76,6 @@ class Terminal:
         return await self._show(self._take_turn(ChatRegenerate, instead=how))
 
     def _take_turn(self, kind: type[ChatTurn], **facts: Any) -> Stream[Result]:
-        """Have the session answered."""
         facts |= {"session": self._session, "tools": self._box.tools, "options": self._options}
         return self._client.chat(kind(**facts))
 

@@ -50,7 +50,6 @@ class Silence:
         self._heard = self._looked = clock()
 
     def heard(self) -> None:
-        """Note a frame."""
         self._heard = self._clock()
 
     def look(self) -> LocalspecError | None:

@@ -62,7 +62,8 @@ WHOLE, RECURRENT = lib.LLAMA_STATE_SEQ_FLAGS_NONE, lib.LLAMA_STATE_SEQ_FLAGS_PAR
 
 
 class Sequences:
-    """Sequences that consist of cells alone: `truncate` keeps any length."""
+    """Sequences that consist of cells alone: `truncate` keeps any length. Methods with names of
+    :class:`Backend`'s do the same for it."""
 
     replays = False
 
@@ -72,7 +73,6 @@ class Sequences:
         self.lengths: dict[int, int] = {}
 
     def open(self, sequence: int) -> None:
-        """Open an empty sequence."""
         self._cut(sequence, 0)
         self.lengths[sequence] = 0
 
@@ -99,22 +99,20 @@ class Sequences:
         self._cut(sequence, self.lengths[sequence])
 
     def rollback(self, sequence: int) -> int | None:
-        """See :meth:`Backend.rollback`."""
         return None
 
     def reach(self, sequence: int, length: int) -> int:
-        """See :meth:`Backend.reach`."""
         return length
 
     def truncate(self, sequence: int, length: int) -> int:
-        """See :meth:`Backend.truncate`; ``length`` is at most the present one."""
+        """``length`` is at most the present one."""
         if length < self.lengths[sequence]:
             self._cut(sequence, length)
             self.lengths[sequence] = length
         return length
 
     def mark(self, sequence: int) -> None:
-        """See :meth:`Backend.mark`."""
+        """Nothing is needed to come back."""
 
     def copy(self, sequence: int, copy: int, length: int) -> None:
         """Fill ``copy``, which is empty, with the first ``length`` tokens of ``sequence``, or fewer."""
@@ -124,7 +122,6 @@ class Sequences:
         self.truncate(copy, length)
 
     def save(self, sequence: int) -> bytearray:
-        """See :meth:`Backend.save`."""
         state = bytearray(LENGTH.size) + self._state(sequence, WHOLE)
         LENGTH.pack_into(state, 0, self.lengths[sequence])
         return state

@@ -160,7 +160,6 @@ class Attention:
         self._keys, self._values = cells[:half], cells[half:]
 
     def clear(self) -> None:
-        """Free all cells."""
         self._keys, self._values = [], []
 
     def arrays(self) -> Parts:

@@ -79,7 +79,7 @@ class MlxBackend:
         self.defaults: Options = self.vocabulary.defaults
         n_ctx, n_sequences = choose_sizes(directory.context, taken, config, directory.size)
         if self._group is not None:
-            n_sequences = native.least(n_sequences, self._group)
+            n_sequences = int(mx.distributed.all_min(mx.array(n_sequences), group=self._group).item())
         max_batch = widest_forward(config, n_sequences)
         self._layers = layers_of(self._model, slack=max_batch, bits=config.kv_bits)
         parts = self._layers.parts

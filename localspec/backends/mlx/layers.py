@@ -163,16 +163,13 @@ class Layers(NamedTuple):
     """the number of layers that share each entry; 0: the entry is a layer"""
 
     def new(self) -> list[State]:
-        """The states of an empty sequence."""
         return [part.new() for part in self.parts]
 
     def views(self, step: ForwardStep, states: Sequence[State]) -> list[Any]:
-        """The caches for one forward."""
         views = (part.view(step, state) for part, state in zip(self.parts, states, strict=True))
         return [CacheList(*islice(views, n)) if n else next(views) for n in self.entries]
 
     def after(self, views: Sequence[Any]) -> list[State]:
-        """The states that a forward left in ``views``."""
         each = (
             v for view, n in zip(views, self.entries, strict=True) for v in (view.caches if n else [view])
         )

@@ -25,12 +25,10 @@ PIECES = 40
 
 
 def version() -> str:
-    """The version of MLX."""
     return metadata.version("mlx")
 
 
 def is_on_gpu() -> bool:
-    """Return True if MLX computes on a GPU."""
     return bool(mx.default_device().type == mx.DeviceType.gpu)
 
 
@@ -60,11 +58,6 @@ def ring(rank: int, hosts: list[list[str]]) -> Any:
             ) from None
         finally:
             signal.alarm(0)
-
-
-def least(number: int, group: Any) -> int:
-    """The smallest of the numbers of all ranks."""
-    return int(mx.distributed.all_min(mx.array(number), group=group).item())
 
 
 def check_divides(directory: ModelDirectory, ranks: int) -> None:

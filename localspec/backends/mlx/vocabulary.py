@@ -132,6 +132,5 @@ def _tokenizer(directory: Path) -> Tokenizer:
 
 
 def _read_recommended(generation: dict[str, Any]) -> Options:
-    """The author's sampling settings."""
     is_greedy = generation.get("do_sample") is False
     return Options() if is_greedy else parse_recommended({name: generation.get(name) for name in RECOMMENDED})
