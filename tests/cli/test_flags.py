@@ -22,13 +22,11 @@ SHORT = ("run", "--temperature", "0", "--max-tokens", "4")
     [
         ({"k": 50}, "-k takes a whole number from 1 to 20, not 50"),
         ({"top_p": 0.0}, "--top-p takes a number above 0 and at most 1, not 0.0"),
-        ({"max_tokens": -1}, "--max-tokens takes a whole number from 0 to 10000000, not -1"),
         ({"stop": ("",)}, '--stop takes a list of at most 64 strings of 1 to 256 characters, not [""]'),
         ({"opt": ("k=four",)}, "--opt k takes a whole number from 1 to 20, not 'four'"),
         ({"opt": ("top-k=-1",)}, "--opt top-k takes a whole number from 0 to 1000000, not '-1'"),
         ({"opt": ("options.min_p=2",)}, "--opt options.min_p takes a number from 0 to 1, not '2'"),
         ({"opt": ("remember=maybe",)}, "--opt remember takes true or false, not 'maybe'"),
-        ({"opt": ("exactness=sloppy",)}, "--opt exactness takes auto, fast or strict, not 'sloppy'"),
         ({"opt": ("n_ctx=some",)}, "--opt n_ctx takes a whole number from 0 to 100000000, not 'some'"),
         ({"opt": ("workspace=" + "x" * 5000,)}, "--opt workspace takes text of 0 to 4096 characters"),
     ],

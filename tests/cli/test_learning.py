@@ -47,15 +47,8 @@ def test_a_run_teaches_the_repository_it_is_made_in(cli: Cli, repo: Path, argume
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("how", "where"),
-    [
-        ("--private", ()),
-        ("--opt=remember=false", ("--no-daemon",)),
-        pytest.param("--private", ("--no-daemon",), marks=pytest.mark.slow),
-        pytest.param("--opt=remember=false", (), marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("how", ["--private", "--opt=remember=false"])
+@pytest.mark.parametrize("where", [(), ("--no-daemon",)])
 def test_what_is_not_to_be_remembered_is_not(cli: Cli, repo: Path, how: str, where: tuple[str, ...]) -> None:
     assert cli("run", *SHORT, *where, how, WORDS, cwd=repo).returncode == 0
     # A worker learns all it was taught before it ends.

@@ -28,7 +28,7 @@ def idle(cli: Cli) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("where", [pytest.param((), marks=pytest.mark.slow), ("--no-daemon",)])
+@pytest.mark.parametrize("where", [(), ("--no-daemon",)])
 def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple[str, ...]) -> None:
     process = cli.begin(*LONG, "--stats", *where)
     process.send_signal(signal.SIGINT)

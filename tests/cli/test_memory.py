@@ -134,9 +134,7 @@ def test_forgetting_needs_a_selection(cli: Cli, repo: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("answer", "left"), [("y", 0), pytest.param("n", 1, marks=pytest.mark.slow), ("", 1)]
-)
+@pytest.mark.parametrize(("answer", "left"), [("y", 0), ("n", 1), ("", 1)])
 def test_forgetting_asks_on_a_terminal(cli: Cli, repo: Path, answer: str, left: int) -> None:
     cli("memory", "prime", str(repo))
     terminal = cli.terminal("memory", "forget", "--all")

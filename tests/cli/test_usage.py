@@ -16,7 +16,6 @@ FOREIGN = re.compile(r"\b(int|float|bool|str|token|tokens|parameter|positional)\
 WRONG = [
     ("modles list", "", "`localspec` has no command 'modles'; did you mean models?"),
     ("models lst", "models", "`localspec models` has no command 'lst'; did you mean list?"),
-    ("models pear", "models", "`localspec models` has no command 'pear'; did you mean pair?"),
     ("pull x", "", "`localspec` has no command 'pull'; did you mean models pull?"),
     ("help", "", "`localspec` has no command 'help'; there are run, chat, complete,"),
     ("config fly", "config", "`localspec config` has no command 'fly'; there are show, set, path, edit."),
@@ -26,18 +25,10 @@ WRONG = [
     ("models show", "models show", "`localspec models show` needs MODEL."),
     ("config path b", "config path", "`localspec config path` takes no further argument: 'b'."),
     ("run --temperature", "run", "--temperature needs a value."),
-    ("run -m", "run", "-m needs a value."),
     ("run -k four x", "run", "-k takes a whole number from 1 to 20, not 'four'."),
     ("run --backend cuda x", "run", "--backend takes auto, llama_cpp or mlx, not 'cuda'."),
     ("models load --keep-alive soon", "models load", "--keep-alive takes a number, not 'soon'."),
-    *(
-        (
-            f"models load --keep-alive={s}",
-            "models load",
-            "--keep-alive takes a number from 0 to 1000000000, not ",
-        )
-        for s in ("-5", "nan", "inf", "1e12")
-    ),
+    ("models load --keep-alive=nan", "models load", "--keep-alive takes a number from 0 to 1000000000, not "),
     ("daemon logs -n x", "daemon logs", "-n takes a whole number, not 'x'."),
     ("models pull a/b --draft=maybe", "models pull", "--draft takes true or false, not 'maybe'."),
     (
