@@ -43,6 +43,8 @@ from localspec.wording import printable
 log = logging.getLogger(__name__)
 
 WANTED_FILES = 4096
+OWN_FILES = 24
+"""sockets, databases and logs of the daemon itself, and the pipes of a process that it starts"""
 OPEN_S = 3.0
 """seconds that a handshake may take"""
 HANDSHAKES = 32
@@ -50,6 +52,8 @@ HANDSHAKES = 32
 PATIENCE_S = 20.0
 """seconds to wait for the lock of a daemon that is starting or stopping"""
 STEP_S = 0.1
+CHECK_S = 2.0
+"""seconds between looks whether clients can still find the daemon"""
 DRAIN_S = 1.0
 """seconds for which answers go on when the daemon stops"""
 DRAIN_STEP_S = 0.02
@@ -69,13 +73,20 @@ def raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
+def most_connections(most: int) -> int:
+    """The number of concurrent connections that the limit leaves files for, from 1 to ``most``."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft - OWN_FILES))
+
+
 async def listen(daemon: Daemon, path: Path) -> Listening:
     """Listen on the Unix socket ``path``, for clients of this user."""
     limits = daemon.config.daemon
+    most = most_connections(limits.max_connections)
 
     def admit(connection: ServerConnection, request: Request) -> Response | None:
         """The refusal of a client beyond the limit; None to upgrade the connection."""
-        if len(daemon.connections) >= limits.max_connections:
+        if len(daemon.connections) >= most:
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, f"{FULL}\n")
         return None
 
@@ -87,7 +98,7 @@ async def listen(daemon: Daemon, path: Path) -> Listening:
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listening.bind(str(path))
     path.chmod(0o600)
-    make: Any = partial(Socket, made=set(), most=limits.max_connections + HANDSHAKES)
+    make: Any = partial(Socket, made=set(), most=most + HANDSHAKES)
     return await unix_serve(
         handle,
         sock=listening,
@@ -115,7 +126,7 @@ def claim() -> FileLock | None:
         try:
             lock.acquire(timeout=STEP_S)
         except Timeout:
-            if announced.exists():
+            if announced.exists() and home.socket_path().exists():
                 return None
         else:
             announced.unlink(missing_ok=True)
@@ -124,6 +135,42 @@ def claim() -> FileLock | None:
         f"another daemon holds the lock {lock.lock_file}, but has not listened for {PATIENCE_S:.0f} s",
         f"Find it with `fuser {shlex.quote(lock.lock_file)}`, then end it.",
     )
+
+
+class Announcement:
+    """The discovery file and the socket, by which clients find the daemon.
+
+    Their directory may be deleted while the daemon runs, as systemd does at a logout, and another daemon
+    begin in a new one at the same path: these files are that daemon's then.
+    """
+
+    def __init__(self) -> None:
+        # Computed once: that creates the directory, which would come back after its deletion.
+        self.path, self.socket = home.discovery_path(), home.socket_path()
+        found = Discovery(os.getpid(), __version__, PROTOCOL, str(self.socket))
+        self._text = msgspec.json.encode(found).decode() + "\n"
+
+    def write(self) -> None:
+        """Write the discovery file. Raises OSError, or an error of the full disk."""
+        try:
+            home.write_private(self.path, self._text)
+        except OSError as error:
+            what = f"clients cannot find the daemon, as {self.path} cannot be written"
+            raise (of_system(error, what) or error) from None
+
+    def is_there(self) -> bool:
+        """True unless a file was deleted, or is another daemon's."""
+        try:
+            return self.socket.exists() and self.path.read_text(errors="replace") == self._text
+        except OSError as error:  # too few descriptors, or a failing disk, is no loss
+            return not isinstance(error, (FileNotFoundError, NotADirectoryError))
+
+    def withdraw(self) -> None:
+        """Delete the files, unless they are another daemon's."""
+        with suppress(OSError):
+            if self.path.read_text(errors="replace") == self._text:
+                self.path.unlink()
+                self.socket.unlink()
 
 
 class DaemonServer:
@@ -136,8 +183,7 @@ class DaemonServer:
         self._daemon = Daemon(config, worker)
         self._daemon.http_flag = self._must_open_http = http
         self._listening: Listening | None = None
-        self._announced: tuple[Path, ...] = ()
-        """the files by which clients find the daemon"""
+        self._announcement: Announcement | None = None
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Serve until SIGTERM, SIGINT or ``daemon/shutdown``; ``on_ready`` is called once it listens. Raises
@@ -159,7 +205,17 @@ class DaemonServer:
             await self._listen()
             on_ready()
             log.info("localspec %s listens on %s", __version__, daemon.socket)
-            await daemon.stopping.wait()
+            await self._wait_for_end()
+
+    async def _wait_for_end(self) -> None:
+        """Wait for a requested stop, or until clients cannot find this daemon any more: it would keep its
+        successor from the history of chats."""
+        assert self._announcement is not None
+        while self._announcement.is_there():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._daemon.stopping.wait(), CHECK_S)
+                return
+        log.error("%s or the daemon's socket was deleted: the daemon ends", self._announcement.path)
 
     async def _open_http(self, stack: AsyncExitStack) -> None:
         daemon = self._daemon
@@ -173,15 +229,10 @@ class DaemonServer:
             log.error("HTTP server: %s. %s", error.message, error.remedy)
 
     async def _listen(self) -> None:
-        # Computed once: that creates the directory, which would come back after its deletion.
-        self._announced = path, place = home.discovery_path(), home.socket_path()
+        self._announcement = announcement = Announcement()
+        place = announcement.socket
         self._listening, self._daemon.socket = await listen(self._daemon, place), str(place)
-        found = Discovery(os.getpid(), __version__, PROTOCOL, str(place))
-        try:
-            home.write_private(path, msgspec.json.encode(found).decode() + "\n")
-        except OSError as error:
-            what = f"clients cannot find the daemon, as {path} cannot be written"
-            raise (of_system(error, what) or error) from None
+        announcement.write()
 
     async def _stop(self) -> None:
         """Withdraw the announcement, let answers end or cancel them, end the workers, close every socket. New
@@ -190,9 +241,8 @@ class DaemonServer:
         daemon.stopping.set()
         # Before any client can see it end: a client that starts the service then gets a new daemon.
         notify_supervisor("STOPPING=1")
-        for path in self._announced:
-            with suppress(OSError):
-                path.unlink()
+        if self._announcement is not None:
+            self._announcement.withdraw()
         if self._listening is not None:
             self._listening.close(close_connections=False)
         until = time.monotonic() + DRAIN_S

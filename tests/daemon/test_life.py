@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import resource
+import shutil
 import signal
 import socket
 import stat
@@ -20,7 +22,7 @@ from filelock import FileLock
 
 from localspec import home as homes
 from localspec._version import __version__
-from localspec.daemon.server import claim
+from localspec.daemon.server import Announcement, claim, most_connections
 from localspec.errors import DaemonUnavailable, ExitCode
 from localspec.protocol.messages import Discovery
 from tests.daemon.conftest import StartDaemon
@@ -191,6 +193,53 @@ def test_a_lock_without_an_owner_is_reported(home: Path, monkeypatch: pytest.Mon
     assert lock is not None
     lock.release()
     assert not (home / "runtime" / "daemon.json").exists()
+
+
+@pytest.fixture
+def announced(home: Path, monkeypatch: pytest.MonkeyPatch) -> Announcement:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(home))
+    announcement = Announcement()
+    announcement.socket.touch()
+    announcement.write()
+    assert announcement.is_there()
+    return announcement
+
+
+def test_another_daemons_files_are_left_alone(announced: Announcement) -> None:
+    text = announced.path.read_text()
+    announced.path.write_text(text.replace(str(os.getpid()), "1"))
+    assert not announced.is_there()
+    announced.withdraw()
+    assert announced.path.exists() and announced.socket.exists()
+    announced.path.write_text(text)
+    announced.withdraw()
+    assert not announced.path.exists() and not announced.socket.exists()
+
+
+def test_a_daemon_without_its_socket_is_not_the_one_that_listens(
+    announced: Announcement, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("localspec.daemon.server.PATIENCE_S", 0.3)
+    with FileLock(homes.runtime_dir() / "daemon.lock"):
+        assert claim() is None
+        announced.socket.unlink()
+        with pytest.raises(DaemonUnavailable, match="holds the lock"):
+            claim()
+
+
+@pytest.mark.parametrize("lost", ["runtime/daemon.sock", "runtime/daemon.json", "runtime"])
+def test_a_daemon_that_clients_cannot_find_ends_for_its_successor(start: StartDaemon, lost: str) -> None:
+    daemon = start()
+    place = daemon.home / lost
+    (shutil.rmtree if place.is_dir() else os.unlink)(place)
+    assert daemon.process.wait(DEADLINE_S) == 0
+    assert start().stop() == 0
+
+
+def test_few_files_leave_places_for_few_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    for files, most in ((4096, 64), (40, 16), (10, 1), (resource.RLIM_INFINITY, 64)):
+        monkeypatch.setattr(resource, "getrlimit", lambda _, files=files: (files, files))
+        assert most_connections(64) == most
 
 
 @pytest.mark.slow
