@@ -17,8 +17,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from localspec.errors import LocalspecError
-from localspec.memory.hashing import ORDERS, hashes_of, roll_hash
-from localspec.memory.ngrams import MemoryText, NgramBatch, steps
+from localspec.memory.ngrams import ORDERS, MemoryText, NgramBatch, hashes_of, roll_hash, steps
 from localspec.memory.sources import run_in_thread, tag_of
 from localspec.memory.table import NgramTable
 from localspec.memory.table_files import USER, TableFiles, name_of
@@ -28,7 +27,6 @@ Notice = Callable[[str], None]
 
 
 def vocabularies(directory: Path, notice: Notice) -> Iterator[TableFiles]:
-    """The tables of each vocabulary."""
     if directory.is_dir():
         for folder in sorted(directory.iterdir()):
             if folder.is_dir() and not folder.is_symlink():
@@ -48,11 +46,9 @@ def stats(directory: Path, notice: Notice) -> list[TableStats]:
 def forget(
     directory: Path, notice: Notice, *, workspace: str | None = None, source: str | None = None
 ) -> int:
-    """Forget a workspace, a source, a source in a workspace, or, without either, everything.
-
-    ``workspace`` is the path of a workspace. Returns the number of tables (or, for a source, of entries) that
-    were forgotten. Raises :class:`StorageError`, or :class:`InvalidOptions` for an invalid path.
-    """
+    """Forget a workspace, a source, a source in a workspace, or, without either, everything. ``workspace`` is
+    the path of a workspace. Returns the number of tables (or, for a source, of entries) that were forgotten.
+    Raises :class:`StorageError`, or :class:`InvalidOptions` for an invalid path."""
     selected = _select_tables(directory, notice, workspace)
     if source is not None:
         return sum(files.forget_source(name, source) for files, name in selected)
@@ -161,10 +157,8 @@ class Memory:
         """the time at which each source was forgotten by this process, in seconds since 1970"""
 
     def tables(self, workspace: str | None) -> tuple[NgramTable, ...]:
-        """The workspace's own table, then the user-wide one, as far as they exist and can be opened.
-
-        A table that another process has forgotten is opened anew: call this for each request.
-        """
+        """The workspace's own table, then the user-wide one, as far as they exist and can be opened. A table
+        that another process has forgotten is opened anew: call this for each request."""
         places = (workspace, None) if workspace is not None else (None,)
         names = [self._try(partial(name_of, place)) for place in places]
         tables = [None if name is None else self._try(partial(self._open_table, name)) for name in names]
@@ -180,10 +174,7 @@ class Memory:
 
     def learn(self, lesson: MemoryText, moment: QueueStamp | None = None) -> None:
         """Queue a text; :meth:`work` inserts it unless its source or table was forgotten after ``moment``, by
-        default now.
-
-        Beyond :data:`WAITING` tokens the texts that have waited longest are dropped.
-        """
+        default now. Beyond :data:`WAITING` tokens the texts that have waited longest are dropped."""
         moment = moment or self.stamp_text(lesson.workspace)
         if moment is None:
             return
@@ -261,10 +252,8 @@ class Memory:
     def _prepare_table(
         self, lesson: MemoryText, moment: QueueStamp
     ) -> Generator[None, None, NgramTable | None]:
-        """The table that learns a text, with the name of its source noted; None if it was forgotten.
-
-        Raises :data:`FAULTS` if the table cannot be opened.
-        """
+        """The table that learns a text, with the name of its source noted; None if it was forgotten. Raises
+        :data:`FAULTS` if the table cannot be opened."""
         table = self._open_table(moment.table)
         if moment.epoch is None and table is None:
             if self._is_forgotten(lesson, moment):

@@ -39,10 +39,8 @@ ENVIRONMENT = {
 
 
 def list_files(folder: Path, limit_s: float = LIST_S) -> list[str]:
-    """The paths below ``folder`` of what git tracks or would add. Raises :class:`InvalidOptions`.
-
-    They are of the repository's making: some may not exist, or lead elsewhere.
-    """
+    """The paths below ``folder`` of what git tracks or would add. Raises :class:`InvalidOptions`. They are of
+    the repository's making: some may not exist, or lead elsewhere."""
     code, output = _run(folder, "ls-files", "-z", "-co", "--exclude-standard", limit_s=limit_s)
     if code == 0:
         return [os.fsdecode(name) for name in output.split(b"\0") if name]

@@ -17,9 +17,8 @@ from filelock import FileLock, Timeout
 
 from localspec.errors import FULL, DiskFull, InvalidOptions, MemoryCorrupt, NewerFormat, StorageError
 from localspec.home import plain, private_dir
-from localspec.memory.header import TableHeader, choose_epoch
 from localspec.memory.sources import Sources, tag_of
-from localspec.memory.table import NgramTable
+from localspec.memory.table import NgramTable, TableHeader, choose_epoch
 from localspec.wording import size
 
 BITS = 20
@@ -51,10 +50,8 @@ def _real(workspace: str) -> str:
 
 
 class TableFiles:
-    """The tables in ``folder``, all of the vocabulary ``vocab_fp``.
-
-    ``notice`` is called with messages for the user. ``bits`` is log2 of a new table's number of entries.
-    """
+    """The tables in ``folder``, all of the vocabulary ``vocab_fp``. ``notice`` is called with messages for
+    the user. ``bits`` is log2 of a new table's number of entries."""
 
     def __init__(self, folder: Path, notice: Callable[[str], None], *, bits: int = BITS) -> None:
         self.folder, self.vocab_fp = folder, folder.name
@@ -79,9 +76,7 @@ class TableFiles:
 
     def open_or_create(self, name: str, workspace: str | None) -> NgramTable:
         """As :meth:`open`, but create a missing table, empty, also in place of a file that is not a table.
-
-        Raises :class:`StorageError`, of which :class:`DiskFull` and :class:`NewerFormat` are subclasses.
-        """
+        Raises :class:`StorageError`, of which :class:`DiskFull` and :class:`NewerFormat` are subclasses."""
         with self.lock():
             return self._settle(name) or self._create(name, workspace)
 
@@ -98,10 +93,7 @@ class TableFiles:
 
     def forget_source(self, name: str, source: str) -> int:
         """Overwrite what a table learnt from one source, then remove the name by which it is found; returns
-        the number of entries.
-
-        Texts that wait to be learnt into this table, in any process, are dropped.
-        """
+        the number of entries. Texts that wait to be learnt into this table, in any process, are dropped."""
         with self.lock():
             sources, tag = self.sources(name), tag_of(source)
             # Entries of another source may have the same tag. Those without a name are of a killed process.
@@ -125,10 +117,8 @@ class TableFiles:
     @contextlib.contextmanager
     def lock(self, timeout: float = LOCK_S) -> Iterator[None]:
         """Hold the lock under which processes change names in this folder, which is created unless its data
-        directory was deleted.
-
-        Raises :class:`LocalspecError`, of which :class:`StorageError` is a subclass.
-        """
+        directory was deleted. Raises :class:`LocalspecError`, of which :class:`StorageError` is a
+        subclass."""
         private_dir(self.folder.parent, parents=False)
         private_dir(self.folder, parents=False)
         try:
@@ -149,10 +139,8 @@ class TableFiles:
             lock.release()
 
     def _settle(self, name: str) -> NgramTable | None:
-        """As :meth:`open`, with a notice of a file that is not sound; needs the lock.
-
-        Raises :class:`NewerFormat`.
-        """
+        """As :meth:`open`, with a notice of a file that is not sound; needs the lock. Raises
+        :class:`NewerFormat`."""
         path = self._path(name)
         try:
             self._map(name).close()

@@ -12,9 +12,9 @@ from localspec.engine import idle
 from localspec.engine.account import Account
 from localspec.engine.engine import Engine
 from localspec.engine.learning import KnownPair, Learning
-from localspec.memory.hashing import ORDERS
-from localspec.memory.header import INSERTED_AT, NUMBER
 from localspec.memory.memory import Memory
+from localspec.memory.ngrams import ORDERS
+from localspec.memory.table import INSERTED_AT, NUMBER
 from localspec.models.machine import processor_name
 from localspec.models.model import model_at
 from localspec.models.records import FORMAT, PairResults

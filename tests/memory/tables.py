@@ -9,9 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from localspec.memory.hashing import Words, hashes_in, hashes_of
 from localspec.memory.memory import Memory
-from localspec.memory.ngrams import MemoryText
+from localspec.memory.ngrams import MemoryText, Words, hashes_in, hashes_of
 from localspec.memory.table import NgramTable
 from localspec.memory.table_files import TableFiles, name_of
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.memory.hashing import hashes_of
 from localspec.memory.memory import Memory, forget, stats
-from localspec.memory.ngrams import MemoryText, NgramBatch
+from localspec.memory.ngrams import MemoryText, NgramBatch, hashes_of
 from localspec.memory.table import NgramTable
-from tests.memory.tables import FP, memory_in, python, recalled, refuse, remember
+from tests.memory.tables import FP, memory_in, recalled, refuse, remember
 
 TEXT = [(7 * i * i + 3 * i) % 1000 for i in range(60)]
 OTHER = [2000 + token for token in TEXT]
@@ -53,7 +52,7 @@ def test_learning_is_queued_and_done_in_short_steps(tmp_path: Path) -> None:
 READER = """
 import sys
 from pathlib import Path
-from localspec.memory.hashing import hashes_of
+from localspec.memory.ngrams import hashes_of
 from tests.memory.tables import no_piece, refuse
 from localspec.memory.memory import Memory
 memory = Memory(Path(sys.argv[1]), sys.argv[2], no_piece, notice=refuse)
@@ -122,25 +121,6 @@ def test_a_folder_that_cannot_be_used_is_a_notice_and_no_error(tmp_path: Path) -
     remember(memory, OTHER)
     assert memory.tables(None) == () and len(notices) == 1
     memory.close()
-
-
-FULL = """
-import resource, sys
-from pathlib import Path
-from localspec.memory.memory import Memory
-from tests.memory.tables import no_piece, remember
-_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-memory = Memory(Path(sys.argv[1]), sys.argv[2], no_piece, notice=lambda text: print("notice:", text))
-for limit in (1 << 20, 1 << 20, 1 << 25):
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    remember(memory, [(i * i * 31 + i * 7) % 50_000 for i in range(100)])
-    print(len(memory.tables(None)))
-"""
-
-
-def test_on_a_full_disk_nothing_is_learnt_until_there_is_room(tmp_path: Path) -> None:
-    notice, *tables = python(FULL, tmp_path, FP).splitlines()
-    assert notice.startswith("notice: there is no room for 16") and tables == ["0", "0", "1"]
 
 
 WRITER = """

@@ -15,33 +15,23 @@ import psutil
 import pytest
 
 from localspec.errors import LocalspecError, NewerFormat, StorageError
-from localspec.memory.header import HEADER_BYTES, INSERTED_AT, NUMBER, VERSION
 from localspec.memory.sources import tag_of
+from localspec.memory.table import HEADER_BYTES, INSERTED_AT, NUMBER, VERSION
 from localspec.memory.table_files import TableFiles, name_of
 from tests.memory.tables import FP, files_in, python, table_in, words
 
 Damage = Callable[[Path], object]
 
 
-def newer(path: Path) -> None:
+def set_version(path: Path, version: int) -> None:
     content = bytearray(path.read_bytes())
-    content[8:12] = (VERSION + 1).to_bytes(4, "little")
-    path.write_bytes(content)
-
-
-def truncated(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-64])
-
-
-def older(path: Path) -> None:
-    content = bytearray(path.read_bytes())
-    content[8:12] = (VERSION - 1).to_bytes(4, "little")
+    content[8:12] = version.to_bytes(4, "little")
     path.write_bytes(content)
 
 
 HOSTILE: dict[str, Damage] = {
-    "truncated": truncated,
-    "older": older,
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-64]),
+    "older": lambda path: set_version(path, VERSION - 1),
     "foreign": lambda path: path.write_bytes(b"SQLite format 3\0" * 400),
 }
 
@@ -60,11 +50,6 @@ def test_what_is_no_table_is_removed_and_a_new_one_started(tmp_path: Path, damag
     assert fresh.find([5]) is None
     files.open_or_create("user", None)
     assert len(notices) == 1
-
-
-def test_an_empty_memory_makes_no_files(tmp_path: Path) -> None:
-    assert files_in(tmp_path).open("user") is None
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
@@ -192,7 +177,7 @@ def test_a_newer_versions_file_is_left_for_it(tmp_path: Path) -> None:
     """One run of an older version must not remove everything."""
     table = table_in(tmp_path)
     table.close()
-    newer(table.path)
+    set_version(table.path, VERSION + 1)
     notices: list[str] = []
     files = TableFiles(tmp_path / FP, notices.append, bits=6)
     content = table.path.read_bytes()
