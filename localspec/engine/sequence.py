@@ -25,10 +25,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from localspec.backends.base import ANY_WIDTH, WIDTHS, Backend, Capabilities, ModelVocabulary, Span
 from localspec.engine.account import Account
-from localspec.engine.channels import Channels
 from localspec.engine.prompt import Encoded
 from localspec.engine.settings import RequestSettings
-from localspec.engine.textstream import TextStream
+from localspec.engine.textstream import Channels, TextStream
 from localspec.errors import LocalspecError
 from localspec.protocol.options import GRAMMAR, NONE
 from localspec.protocol.requests import (
@@ -65,11 +64,9 @@ Likelihood = tuple[float, tuple[tuple[int, float], ...]]
 
 
 class Emitted(NamedTuple):
-    """The tokens that a round adds to the answer.
-
-    ``source`` proposed the first ``accepted`` of them, the target chose the others. ``likely`` has an entry
-    for each token if the request has ``logprobs``, else none.
-    """
+    """The tokens that a round adds to the answer. ``source`` proposed the first ``accepted`` of them, the
+    target chose the others. ``likely`` has an entry for each token if the request has ``logprobs``, else
+    none."""
 
     tokens: tuple[int, ...]
     accepted: int = 0
@@ -342,11 +339,9 @@ def widest_round(target: Backend, sequence: Sequence) -> int:
 
 
 def usable(holder: Holder, sequence: Sequence, most: int = ANY_WIDTH) -> int:
-    """Return the number of the sequence's tokens that can be taken over, at most ``most``.
-
-    The last token is always fed: its row gives the answer's first one. A strict request takes only cells
-    that it would have written itself.
-    """
+    """Return the number of the sequence's tokens that can be taken over, at most ``most``. The last token is
+    always fed: its row gives the answer's first one. A strict request takes only cells that it would have
+    written itself."""
     shared = min(shared_length(holder.tokens, sequence.tokens[:-1]), most)
     return canonical_cells(holder, shared, sequence) if sequence.settings.strict else shared
 
