@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import pkgutil
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+LOADERS = {"gguf": "llama_cpp.backend:LlamaCppBackend", "mlx": "mlx.backend:MlxBackend"}
+"""the backends of formats, imported with the first model: they take seconds"""
 AS_IT_COMES = EngineConfig()
 DEVICE_CHUNK = 512
 """tokens of a prompt per forward on a GPU: an H100 reads a 1.5B 1.34 times as fast as in pieces of 256"""
@@ -90,17 +93,13 @@ def open_backend(
 
 def _backend_of(model: Model) -> Callable[..., Backend]:
     try:
-        if model.format == "mlx":
-            from localspec.backends.mlx.backend import MlxBackend
-
-            return MlxBackend
-        from localspec.backends.llama_cpp.backend import LlamaCppBackend
+        backend: Callable[..., Backend] = pkgutil.resolve_name(f"localspec.backends.{LOADERS[model.format]}")
     except (ImportError, OSError) as error:
         what, remedy = "llama-cpp-python", "Install it: pip install llama-cpp-python"
         if model.format == "mlx":
             what, remedy = f"{model.own_name} is an MLX directory, and mlx-lm", INSTALL_MLX
         raise BackendUnavailable(f"{what} cannot be imported: {error}", remedy) from None
-    return LlamaCppBackend
+    return backend
 
 
 def load_engine(
@@ -246,11 +245,8 @@ def add_draft(
     free: int | None = None,
 ) -> Drafted:
     """Load the draft model of a pair, if it has one, beside the engine's target; ``free``: as in
-    :func:`load_target`.
-
-    One that was not requested is left out where it cannot be used. Otherwise this raises :class:`ModelError`
-    and :class:`OutOfMemory`.
-    """
+    :func:`load_target`. One that was not requested is left out where it cannot be used. Otherwise this raises
+    :class:`ModelError` and :class:`OutOfMemory`."""
     if pair.draft is None:
         return Drafted(why=pair.drafter.why)
     try:
@@ -464,10 +460,8 @@ def choose_here(
     free: int | None = None,
 ) -> Pair:
     """Return the pair that :func:`choose` finds, by measurements on this machine and by its memory. Every
-    command that shows or uses a pair calls this.
-
-    ``config``: the settings to load it with; ``free``: bytes that may be used; None: all that is free now.
-    """
+    command that shows or uses a pair calls this. ``config``: the settings to load it with; ``free``: bytes
+    that may be used; None: all that is free now."""
     return choose(model, draft, model_dirs, backend=backend, room=room_for(config, free))
 
 

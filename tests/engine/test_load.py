@@ -76,15 +76,6 @@ def test_which_files_are_opened(model: str, draft: str, choice: Pair) -> None:
     assert choose(model, draft, backend="llama_cpp") == choice
 
 
-def test_a_draft_is_looked_for_in_the_format_of_its_target(tmp_path: Path) -> None:
-    _, target = in_both_formats(tmp_path, "large", "stdlib-6m")
-    _, draft = in_both_formats(tmp_path, "small", "stdlib-1m")
-    pair = choose("large", "auto", (str(tmp_path),), backend="mlx")
-    assert [each.path for each in pair.models] == [target, draft]
-    assert pair.why == "on mlx, as requested" and not pair.drafter.asked
-    assert choose("large", "small", (str(tmp_path),), backend="mlx").draft == pair.draft
-
-
 def test_the_format_decides_where_there_is_only_one() -> None:
     directory = str(mlx_model("stdlib-6m"))
     gguf, mlx = choose(str(TARGET), "none"), choose(directory, "none")
@@ -107,11 +98,6 @@ def test_of_two_formats_mlx_is_taken_on_apple_silicon_alone(
     for is_apple, path in ((False, gguf), (True, mlx)):
         monkeypatch.setattr("localspec.models.pair.is_apple_silicon", lambda is_apple=is_apple: is_apple)
         assert choose("twin", "auto", (str(tmp_path),)).target.path == path
-
-
-def test_a_draft_that_is_not_there() -> None:
-    with pytest.raises(ModelNotFound, match="no-such"):
-        choose("bundled", "no-such")
 
 
 def test_the_public_entrance() -> None:
@@ -299,17 +285,23 @@ def test_an_mlx_model_is_on_the_gpu_as_a_whole(tmp_path: Path, monkeypatch: pyte
     assert placement is not None and placement == Placement(("Apple M3",), placement.of, placement.of)
 
 
-def test_a_draft_goes_to_the_processor_before_the_target_loses_layers(
-    device: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    placed: list[int] = []
+@pytest.fixture
+def placed(device: list[int], monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """The layers and sequences of each load, which takes memory of the GPU."""
+    found: list[tuple[int, int]] = []
 
     def load(model: Model, config: EngineConfig, *rest: Any, **more: Any) -> Backend:
-        placed.append(config.gpu_layers)
-        device[0] -= target
+        found.append((config.gpu_layers, config.parallel))
+        device[0] -= device_bytes(model, config)
         return open_backend(model, config, *rest, **more)
 
     monkeypatch.setattr("localspec.engine.load.open_backend", load)
+    return found
+
+
+def test_a_draft_goes_to_the_processor_before_the_target_loses_layers(
+    device: list[int], placed: list[tuple[int, int]]
+) -> None:
     target, draft = (device_bytes(model_at(each), ON_DEVICE) for each in (TARGET, DRAFT))
     none = replace(SMALL, gpu_layers=0)
     for device[0], config, layers in (
@@ -319,21 +311,13 @@ def test_a_draft_goes_to_the_processor_before_the_target_loses_layers(
         (target + draft, none, [0, 0]),
     ):
         load_engine(choose("bundled", "auto"), config=config).close()
-        assert placed == layers
+        assert [of_load for of_load, _ in placed] == layers
         placed.clear()
 
 
 def test_a_target_leaves_room_for_its_draft_by_fewer_sequences(
-    device: list[int], monkeypatch: pytest.MonkeyPatch
+    device: list[int], placed: list[tuple[int, int]]
 ) -> None:
-    placed: list[tuple[int, int]] = []
-
-    def load(model: Model, config: EngineConfig, *rest: Any, **more: Any) -> Backend:
-        placed.append((config.gpu_layers, config.parallel))
-        device[0] -= device_bytes(model, config)
-        return open_backend(model, config, *rest, **more)
-
-    monkeypatch.setattr("localspec.engine.load.open_backend", load)
     four, one = (replace(ON_DEVICE, parallel=n) for n in (4, 1))
     device[0] = device_bytes(model_at(TARGET), four) + device_bytes(model_at(DRAFT), one)
     load_engine(choose("bundled", "auto"), config=replace(SMALL, parallel=0)).close()
@@ -393,15 +377,6 @@ def test_a_model_is_loaded_on_the_processor_where_an_integrated_gpu_has_too_litt
 def test_a_gguf_model_is_not_shared_and_says_so() -> None:
     with load_engine(choose("bundled", "none"), config=replace(SMALL, nodes=("mac-b",))) as engine:
         assert "only MLX models are shared with nodes" in engine.reason
-
-
-def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
-    target = tmp_path / "target.gguf"
-    target.write_bytes(TARGET.read_bytes())
-    choice = choose_here(str(target), "auto", config=SMALL)
-    with load_engine(choice, config=SMALL) as engine:
-        assert engine.draft is not None and engine.draft.model == "stdlib-1m"
-        assert engine.reason.endswith("; stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller")
 
 
 def test_a_draft_that_was_asked_for_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
