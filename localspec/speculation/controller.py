@@ -157,7 +157,6 @@ class Calibration:
         return self.by_evidence(f"{proposer}, by position", (START,))
 
     def state(self) -> dict[str, Any]:
-        """The state of all tables, as JSON can hold it."""
         return self._restored | {name: table.state() for name, table in self._tables.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -231,14 +230,9 @@ class _Prices(NamedTuple):
     more than the rejected ones; empty for backends that drop no more"""
 
     @property
-    def plain(self) -> float:
-        """Tokens per second of a request with plain decoding."""
-        return 1.0 / self.seconds[0]
-
-    @property
     def bar(self) -> float:
-        """Tokens per second that drafts must promise."""
-        return self.plain * (1.0 + MARGIN)
+        """Tokens per second that drafts must promise, more than plain decoding gives."""
+        return 1.0 / self.seconds[0] * (1.0 + MARGIN)
 
     def with_draft(self, member: Proposer, ask: Ask) -> list[float]:
         """Return ``seconds`` with the time that ``member`` takes to draft."""
@@ -248,11 +242,9 @@ class _Prices(NamedTuple):
 
 
 class Controller(Proposer):
-    """Chooses among ``members``, which are proposers, and the number of draft tokens to verify.
-
-    In a round it learns from earlier offers, lets cheap members draft, calls a costly one where that promises
-    more, and cuts all drafts to one length. ``clock`` returns seconds, and is used to time the members.
-    """
+    """Chooses among ``members``, which are proposers, and the number of draft tokens to verify. In a round it
+    learns from earlier offers, lets cheap members draft, calls a costly one where that promises more, and
+    cuts all drafts to one length. ``clock`` returns seconds, and is used to time the members."""
 
     def __init__(
         self,
@@ -373,7 +365,7 @@ class Controller(Proposer):
         may be lost in any case, so that not all of it is risked at once."""
         won, spent = ask.savings
         won -= self._requests[ask.request].drafting_s
-        token_s = 1.0 / prices.plain
+        token_s = prices.seconds[0]
         allowed = LOSS * max(spent, GRACE * token_s)
         floor = SURE * token_s if won > -UTMOST * allowed else 0.0
         return max(STAKE * (won + allowed), floor)

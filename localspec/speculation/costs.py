@@ -67,31 +67,25 @@ class CostCurve:
 
     def __init__(self, description: str = "", *, unknown_s: float = UNKNOWN_S) -> None:
         self._prior = _Points({1: 1.0, **prior_for(description)})
-        self._unknown_s = unknown_s
+        self._unknown = _Bucket(unknown_s)
+        """stands for contexts of every length before a forward was measured"""
         self._buckets: dict[int, _Bucket] = {}
 
     def seconds(self, width: int, context: int = 0) -> float:
         """The expected seconds of a forward of ``width`` tokens after ``context`` tokens."""
-        return self.at(context)(width)
+        return self._nearest(context).seconds(self._prior, width)
 
     def at(self, context: int) -> Callable[[int], float]:
         """Return :meth:`seconds` by the width alone."""
-        bucket = self._nearest(context)
-        if bucket is None:
-            return lambda width: self._unknown_s * self._prior.at(width)
-        return partial(bucket.seconds, self._prior)
+        return partial(self._nearest(context).seconds, self._prior)
 
     def prefill_s(self) -> float:
         """The expected seconds per token of a prompt that is read in pieces of 64 or more."""
-        bucket = self._nearest(0)
-        known = 0.0 if bucket is None else bucket.per_token
-        return known or self.seconds(WIDE) / WIDE
+        return self._nearest(0).per_token or self.seconds(WIDE) / WIDE
 
     def line(self, context: int) -> list[float]:
         """Return :meth:`seconds` of all widths from 0 to 64 at once: item i is that of width i."""
         bucket = self._nearest(context)
-        if bucket is None:
-            return [self._unknown_s * self._prior.at(width) for width in range(WIDE + 1)]
         bucket.relative(1, self._prior)
         return [bucket.level * ratio for ratio in bucket.table]
 
@@ -102,10 +96,9 @@ class CostCurve:
         number = _bucket(context)
         bucket = self._buckets.get(number)
         if bucket is None:
-            near = self._nearest(context)
-            if near is None and width > WIDE:
+            if not self._buckets and width > WIDE:
                 return  # the time of a piece of a prompt says nothing about a round's
-            bucket = self._buckets[number] = near.heir() if near else _Bucket(0.0)
+            bucket = self._buckets[number] = self._nearest(context).heir() if self._buckets else _Bucket(0.0)
         if width > WIDE:
             bucket.observe_piece(seconds / width)
             return
@@ -113,25 +106,19 @@ class CostCurve:
 
     def knows(self, width: int, context: int) -> bool:
         """Return True if forwards of this width were measured, in the nearest bucket of ``context``."""
-        bucket = self._nearest(context)
-        return bucket is not None and bucket.seen.get(width, 0) >= KNOWN
+        return self._nearest(context).seen.get(width, 0) >= KNOWN
 
     def widest(self, context: int = 0) -> int:
         """The widest forward whose cost is known; 1 where none is."""
-        bucket = self._nearest(context)
-        return bucket.widest if bucket else 1
+        return self._nearest(context).widest
 
     def list_measured(self, context: int = 0) -> dict[int, float]:
         """The expected seconds of the widths that were measured."""
-        bucket = self._nearest(context)
-        if bucket is None:
-            return {}
-        return {width: self.seconds(width, context) for width in sorted(bucket.seen)}
+        return {width: self.seconds(width, context) for width in sorted(self._nearest(context).seen)}
 
     # State kept between runs.
 
     def state(self) -> dict[str, Any]:
-        """The measurements, as JSON can hold them."""
         return {
             str(number): {name: getattr(bucket, name) for name in KEPT}
             for number, bucket in self._buckets.items()
@@ -141,9 +128,9 @@ class CostCurve:
         """Take over a :meth:`state`. Raises ValueError for anything else."""
         self._buckets = msgspec.convert(state, dict[int, _Bucket], strict=False)
 
-    def _nearest(self, context: int) -> _Bucket | None:
+    def _nearest(self, context: int) -> _Bucket:
         if not self._buckets:
-            return None
+            return self._unknown
         wanted = _bucket(context)
         found = self._buckets.get(wanted)
         return found or self._buckets[min(self._buckets, key=lambda number: abs(number - wanted))]
