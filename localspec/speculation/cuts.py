@@ -47,10 +47,7 @@ class Cuts(NamedTuple):
 
 def cut(scores: Scores, cuts: Cuts, scratch: Scores) -> Ids:
     """Return the tokens, rising, that top-k, top-p and min-p, in this order, leave of a row of which at least
-    one logit is finite.
-
-    ``scratch`` has the row's shape and is overwritten.
-    """
+    one logit is finite. ``scratch`` has the row's shape and is overwritten."""
     top = float(scores.max())
     tokens = best(scores, cuts.top_k) if 0 < cuts.top_k < len(scores) else None
     if cuts.top_p < 1.0:
@@ -65,10 +62,8 @@ def cut(scores: Scores, cuts: Cuts, scratch: Scores) -> Ids:
 
 
 def surely_keeps(scores: Scores, cuts: Cuts, token: int, scratch: Scores) -> bool:
-    """True if :func:`cut` without top-k keeps ``token``; False also if rounding could decide that.
-
-    Takes two passes over the row, however many tokens the nucleus has.
-    """
+    """True if :func:`cut` without top-k keeps ``token``; False also if rounding could decide that. Takes two
+    passes over the row, however many tokens the nucleus has."""
     top, own = float(scores.max()), scores[token]
     if cuts.min_p > 0.0 and own < np.float32(top - cuts.depth):
         return False

@@ -57,11 +57,9 @@ class Noise:
         return ((_mix(self._key(position, stream)) >> 11) + 0.5) * 2.0**-53
 
     def gumbel(self, position: int, stream: NoiseStream, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
-        """A standard Gumbel number for every token, shape of ``tokens``.
-
-        ``argmax(log p + gumbel)`` is a sample of p. A draft and a target that use the same numbers
-        pick the same token far more often than two independent samples would.
-        """
+        """A standard Gumbel number for every token, shape of ``tokens``. ``argmax(log p + gumbel)`` is a
+        sample of p. A draft and a target that use the same numbers pick the same token far more often than
+        two independent samples would."""
         return _gumbel(self._bits(position, stream, tokens.astype(np.uint32)))
 
     def race(
@@ -72,12 +70,9 @@ class Noise:
         temperature: float = 1.0,
         tokens: NDArray[np.int64] | None = None,
     ) -> int:
-        """Return the index of the largest of ``logits / temperature + gumbel``.
-
-        ``logits`` are those of ``tokens``, or of a whole vocabulary, shape (vocabulary,), if these are not
-        given. Logarithms are taken only of large random numbers, and of those whose logit could make up
-        for a smaller number.
-        """
+        """Return the index of the largest of ``logits / temperature + gumbel``. ``logits`` are those of
+        ``tokens``, or of a whole vocabulary, shape (vocabulary,), if these are not given. Logarithms are
+        taken only of large random numbers, and of those whose logit could make up for a smaller number."""
         bits = self._bits(position, stream, _ids(len(logits)) if tokens is None else tokens.astype(np.uint32))
         lucky = np.flatnonzero(bits >= _LUCKY)
         known = logits[lucky] / temperature + _gumbel(bits[lucky])

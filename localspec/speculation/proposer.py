@@ -28,7 +28,6 @@ class Draft:
     reason: str = ""
 
     def cut(self, k: int) -> Draft:
-        """Return the draft's first ``k`` tokens."""
         if len(self.tokens) <= k:
             return self
         return replace(self, tokens=self.tokens[:k], q=self.q and self.q[:k], evidence=self.evidence[:k])
@@ -38,7 +37,6 @@ NOTHING = Draft((), "none", reason="no draft found")
 
 
 def nothing(reason: str) -> Draft:
-    """Return an empty draft with its reason."""
     return Draft((), "none", reason=reason)
 
 
@@ -101,10 +99,9 @@ def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
 
 
 class Proposer(ABC):
-    """A source of drafts: guesses the target's next tokens. One proposer serves all requests of an engine.
-
-    A wrong guess costs time, never correctness. After an exception the request goes on without this proposer.
-    """
+    """A source of drafts: guesses the target's next tokens. One proposer serves all requests of an engine. A
+    wrong guess costs time, never correctness. After an exception the request goes on without this
+    proposer."""
 
     name: str
     costly: bool = False
@@ -136,8 +133,6 @@ PLAIN_DECODING = nothing("proposer is none")
 
 
 class PlainDecoding(Proposer):
-    """Plain decoding: no drafts."""
-
     name = "none"
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:

@@ -78,7 +78,6 @@ class Distribution:
     probabilities: NDArray[np.floating[Any]]
 
     def of(self, token: int) -> float:
-        """The probability of one token."""
         at = int(np.searchsorted(self.tokens, token))
         return float(self.probabilities[at]) if at < len(self.tokens) and self.tokens[at] == token else 0.0
 
@@ -124,7 +123,6 @@ class Past:
         self._counts: Counter[int] = Counter()
 
     def observe(self, token: int) -> None:
-        """Append ``token`` to the answer."""
         self._seen.add(token)
         self._counts[token] += 1
 
@@ -196,10 +194,8 @@ class Sampler:
 
     def scores(self, row: NDArray[np.float32], drafted: Sequence[int]) -> NDArray[np.float32]:
         """Return ``row``, shape (vocabulary,), after logit bias, penalties and mask; ``drafted`` precedes it.
-
         If none is set it is ``row`` itself, which must not be written to. NaN and tokens that are not allowed
-        become −inf; raises :class:`EngineError` if nothing else is left.
-        """
+        become −inf; raises :class:`EngineError` if nothing else is left."""
         row = numbers(row)
         if not self.params.alters and self.mask is None:
             return row
@@ -226,10 +222,8 @@ class Sampler:
                 scores[token] -= self.params.frequency_penalty * count + self.params.presence_penalty
 
     def distribution(self, row: NDArray[np.float32], drafted: Sequence[int]) -> Distribution:
-        """Return the distribution of the next token; at temperature 0 that of temperature 1.
-
-        Raises as :meth:`scores` does.
-        """
+        """Return the distribution of the next token; at temperature 0 that of temperature 1. Raises as
+        :meth:`scores` does."""
         scores, cuts = self.scores(row, drafted), self.params.cuts
         if not cuts.any:
             weights = weigh(scores, float(scores.max()), cuts.temperature, np.empty_like(scores))
@@ -263,8 +257,7 @@ class Sampler:
 
 def numbers(scores: Scores) -> Scores:
     """Return ``scores`` with NaN replaced by −inf, and +inf by :data:`CERTAIN`; unchanged if the largest
-    score is finite. Raises :class:`EngineError` if no score is left.
-    """
+    score is finite. Raises :class:`EngineError` if no score is left."""
     if math.isfinite(scores.max()):
         return scores
     found = np.where(np.isnan(scores), np.float32(-np.inf), np.minimum(scores, CERTAIN))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from math import isfinite, log
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +31,12 @@ TINY = 1e-30
 
 
 class ForwardRows:
-    """All rows of one forward; every result is computed once."""
+    """All rows of one forward."""
 
     def __init__(self, logits: Logits) -> None:
         self._logits = logits
         self._rows: dict[int, Row] = {}
-        # Not cached properties, which take a lock on Python 3.11: this is read in every round.
-        self._argmax: Sequence[int] | None = None
+        # Not a cached property, which takes a lock on Python 3.11: this is read in every round.
         self._choices: Sequence[int | None] | None = None
 
     def wait(self, *, whole: bool) -> None:
@@ -46,9 +45,7 @@ class ForwardRows:
 
     @property
     def argmax(self) -> Sequence[int]:
-        if self._argmax is None:
-            self._argmax = self._logits.argmax()
-        return self._argmax
+        return self._logits.argmax()
 
     @property
     def margins(self) -> Sequence[float]:
@@ -90,15 +87,13 @@ class Verdict(NamedTuple):
     accepted: int
 
 
-class Judge:
-    """Chooses the token at each row; the base class of all ways to choose."""
+class Judge(Protocol):
+    """A way to choose the token at each row."""
 
-    def __init__(self, rows: TargetRows) -> None:
-        self.rows = rows
+    rows: TargetRows
 
     def token(self, i: int, drafted: int | None) -> int:
         """Return the token at row ``i``, where ``drafted`` was offered (None after the last draft token)."""
-        raise NotImplementedError
 
 
 def verify(draft: Sequence[int], judge: Judge, *, end_tokens: frozenset[int] = frozenset()) -> Verdict:
@@ -114,19 +109,19 @@ def verify(draft: Sequence[int], judge: Judge, *, end_tokens: frozenset[int] = f
     raise AssertionError("the last row has no drafted token to equal")
 
 
-class Matching(Judge):
-    """The target's own choice at each position: greedy with penalties, or its sample.
+class DraftJudge:
+    """The base of judges that know the whole draft; ``position`` is the absolute one of row 0's token."""
 
-    For a one-hot draft this accepts token t with probability p(t), as rejection sampling would.
-    ``position`` is the absolute one of row 0's token.
-    """
-
-    def __init__(self, rows: TargetRows, sampler: Sampler, draft: Sequence[int], position: int) -> None:
-        # As the base class does: this runs in every round.
+    def __init__(self, rows: TargetRows, sampler: Sampler, draft: Draft, position: int) -> None:
         self.rows, self.sampler, self.draft, self.position = rows, sampler, draft, position
 
+
+class Matching(DraftJudge):
+    """The target's own choice at each position: greedy with penalties, or its sample. For a one-hot draft
+    this accepts token t with probability p(t), as rejection sampling would."""
+
     def token(self, i: int, drafted: int | None) -> int:
-        return self.sampler.pick(self.rows.row(i), self.draft[:i], self.position + i)
+        return self.sampler.pick(self.rows.row(i), self.draft.tokens[:i], self.position + i)
 
 
 class Greedy(Matching):
@@ -134,21 +129,15 @@ class Greedy(Matching):
 
     def token(self, i: int, drafted: int | None) -> int:
         choice, mask = self.rows.choice(i), self.sampler.mask
-        if choice is None or (mask is not None and not mask.allows(choice, self.draft[:i])):
+        if choice is None or (mask is not None and not mask.allows(choice, self.draft.tokens[:i])):
             return super().token(i, drafted)
         return choice
 
 
-class Rejection(Judge):
-    """Rejection sampling (Leviathan et al. 2211.17192, Chen et al. 2302.01318).
-
-    Accept t with probability ``min(1, p(t)/q(t))``, else draw from ``norm(max(0, p − q))``: the token
-    chosen is distributed as p, for any q.
-    """
-
-    def __init__(self, rows: TargetRows, sampler: Sampler, draft: Draft, position: int) -> None:
-        super().__init__(rows)
-        self.sampler, self.draft, self.position = sampler, draft, position
+class Rejection(DraftJudge):
+    """Rejection sampling (Leviathan et al. 2211.17192, Chen et al. 2302.01318). Accept t with probability
+    ``min(1, p(t)/q(t))``, else draw from ``norm(max(0, p − q))``: the token chosen is distributed as p, for
+    any q."""
 
     def token(self, i: int, drafted: int | None) -> int:
         sampler, draft, position = self.sampler, self.draft, self.position + i
@@ -165,10 +154,10 @@ def judge_for(rows: TargetRows, sampler: Sampler, draft: Draft, position: int) -
     """Return the judge for a request's parameters; ``position`` is the absolute one of row 0's token."""
     params = sampler.params
     if params.takes_argmax:
-        return Greedy(rows, sampler, draft.tokens, position)
+        return Greedy(rows, sampler, draft, position)
     if draft.q is not None and not sampler.seeded and not params.greedy:
         return Rejection(rows, sampler, draft, position)
-    return Matching(rows, sampler, draft.tokens, position)
+    return Matching(rows, sampler, draft, position)
 
 
 def log_probability(row: Row, token: int) -> float:
@@ -206,11 +195,9 @@ class EndScore:
         self._ids = np.array(sorted(self.end_tokens), dtype=np.int64)
 
     def of(self, row: Row) -> float:
-        """The logits by which the end prevails; negative: by which the text goes on.
-
-        It is the larger of two log-odds, each against its threshold: of the end tokens against all text, and
-        of all other tokens against the best.
-        """
+        """The logits by which the end prevails; negative: by which the text goes on. It is the larger of two
+        log-odds, each against its threshold: of the end tokens against all text, and of all other tokens
+        against the best."""
         weights = np.exp(row - row.max())
         total, end = float(weights.sum(dtype=np.float64)), float(weights[self._ids].sum(dtype=np.float64))
         rather = RATHER * end / max(total - end, TINY)
@@ -218,7 +205,7 @@ class EndScore:
         return math.log(max(rather, unsure, TINY))
 
 
-class EarlyEnd(Judge):
+class EarlyEnd:
     """Chooses an end token where the row's end score is positive, otherwise the token of ``judge``.
 
     Measured on the bundled target, plain text continued to the end of the line at 220 places of packages and
@@ -232,8 +219,7 @@ class EarlyEnd(Judge):
     """
 
     def __init__(self, judge: Judge, end_score: EndScore) -> None:
-        super().__init__(judge.rows)
-        self.judge, self.end_score = judge, end_score
+        self.rows, self.judge, self.end_score = judge.rows, judge, end_score
 
     def token(self, i: int, drafted: int | None) -> int:
         row = self.rows.row(i)

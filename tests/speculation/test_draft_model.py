@@ -111,13 +111,6 @@ def test_sequences_of_a_batch_draft_together() -> None:
     assert [len(batch) for batch in backend.forwards] == [2, 2, 1, 1]
 
 
-def test_sampling_gives_the_distribution_every_token_came_from() -> None:
-    proposer = DraftModel(ToyBackend(small_markov(2)), SIZE)
-    draft = proposer.propose([ask([97], 4, params=WARM)])[0]
-    assert draft.q is not None
-    assert all(q.of(token) > 0 for q, token in zip(draft.q, draft.tokens, strict=True))
-
-
 def test_the_next_request_begins_with_what_the_last_one_left() -> None:
     backend = ToyBackend(markov())
     proposer, text = DraftModel(backend, SIZE), list(range(100))

@@ -17,7 +17,6 @@ from localspec.speculation.ngrams import (
     Match,
     NgramIndex,
     PromptLookup,
-    copy_from,
 )
 from localspec.speculation.proposer import PlainDecoding, Proposer
 from tests.conformance.proposer import ProposerConformance, ask
@@ -33,10 +32,6 @@ class TestPromptLookup(ProposerConformance):
         return PromptLookup(n_min=1, n_max=3)
 
 
-def offer(context: Sequence[int], k: int = 4, *, n_min: int = 1, n_max: int = 5) -> tuple[int, ...]:
-    return PromptLookup(n_min=n_min, n_max=n_max).propose([ask(list(context), k)])[0].tokens
-
-
 @pytest.mark.parametrize(
     ("context", "expected"),
     [
@@ -48,12 +43,7 @@ def offer(context: Sequence[int], k: int = 4, *, n_min: int = 1, n_max: int = 5)
     ],
 )
 def test_what_is_copied(context: list[int], expected: tuple[int, ...]) -> None:
-    assert offer(context) == expected
-
-
-def test_shorter_matches_than_n_min_are_not_taken() -> None:
-    assert offer([1, 2, 3, 9, 1], n_min=2) == ()
-    assert offer([1, 2, 3, 9, 1, 2], n_min=2) == (3, 9, 1, 2)
+    assert PromptLookup(n_min=1, n_max=5).propose([ask(context, 4)])[0].tokens == expected
 
 
 def test_a_match_is_measured_beyond_n_max() -> None:
@@ -74,10 +64,6 @@ def test_evidence_grows_with_every_token() -> None:
     text = [*range(40)]
     draft = PromptLookup().propose([ask([*text, 99, *text[:4]], 20)])[0]
     assert list(draft.evidence) == sorted(draft.evidence) and len(set(draft.evidence)) > 4
-
-
-def test_a_copy_past_the_end_reads_itself() -> None:
-    assert copy_from([7, 8, 9], 1, 5) == (8, 9, 8, 9, 8)
 
 
 def common_suffix(text: Sequence[int], end: int) -> int:

@@ -269,7 +269,7 @@ def rows_of(*rows: Row) -> TargetRows:
 
 
 def greedy(rows: TargetRows) -> Greedy:
-    return Greedy(rows, Sampler(SamplingParams(), Noise(0), seeded=False), (), 0)
+    return Greedy(rows, greedy_sampler(), Draft((), "x"), 0)
 
 
 def ending(*rows: Row, end_score: EndScore = END_SCORE) -> EarlyEnd:
