@@ -24,10 +24,8 @@ class Thoughts(NamedTuple):
 
 class Budget:
     """The state of one answer, as of a :class:`Constraint`: thoughts end within ``most`` tokens of it, and
-    ``inner``, if there is one, holds as well. ``piece`` returns a token's text.
-
-    What is forced depends on the tokens before alone, so that it is the same however they were found.
-    """
+    ``inner``, if there is one, holds as well. ``piece`` returns a token's text. What is forced depends on the
+    tokens before alone, so that it is the same however they were found."""
 
     def __init__(
         self,
@@ -43,11 +41,9 @@ class Budget:
 
     @property
     def ended(self) -> bool:
-        """True if nothing may follow the answer."""
         return self._inner is not None and self._inner.ended
 
     def mask_allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
-        """Return a mask of the tokens allowed after ``drafted``, shape (vocabulary,)."""
         token = self._due(drafted)
         if token is None and self._inner is not None:
             return self._inner.mask_allowed(drafted)
@@ -57,23 +53,19 @@ class Budget:
         return mask
 
     def allows(self, token: int, drafted: Sequence[int]) -> bool:
-        """True if ``token`` is allowed after ``drafted``."""
         due = self._due(drafted)
         return token == due if due is not None else self._inner is None or self._inner.allows(token, drafted)
 
     def only(self, drafted: Sequence[int]) -> int | None:
-        """Return the token that is forced after ``drafted``; None if there is a choice."""
         due = self._due(drafted)
         return self._inner.only(drafted) if due is None and self._inner is not None else due
 
     def prefix(self, draft: Sequence[int]) -> int:
-        """Return how many tokens of a draft are allowed, one after the other."""
         length = len(draft) if self._inner is None else self._inner.prefix(draft)
         wrong = (i for i in range(length) if self._due(draft[:i]) not in (None, draft[i]))
         return next(wrong, length)
 
     def find_forced(self, most: int) -> list[int]:
-        """Return the forced tokens after the accepted ones, at most ``most``."""
         if self._inner is not None and self._due(()) is None and not self._thinks(self._text):
             return self._inner.find_forced(most)
         found: list[int] = []
@@ -82,7 +74,6 @@ class Budget:
         return found
 
     def accept(self, token: int) -> None:
-        """Append an allowed token to the answer."""
         self._accepted.append(token)
         self._text += self._piece(token)
         if self._inner is not None:

@@ -150,10 +150,8 @@ def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def close_objects(whole: dict[str, Any], parts: Sequence[dict[str, Any]]) -> None:
     """Close the objects among the ``parts`` of the schema ``whole`` that list their properties and do not
-    mention others, as llama.cpp does: models go on with properties of their own.
-
-    Those that hold together with others for one value, by ``allOf`` or as keys beside each other, stay open.
-    """
+    mention others, as llama.cpp does: models go on with properties of their own. Those that hold together
+    with others for one value, by ``allOf`` or as keys beside each other, stay open."""
     combined = _find_combined(whole, parts)
     for part in parts:
         listed = part.get("properties")
@@ -318,11 +316,9 @@ class _Tokens:
 
 
 class Grammars:
-    """Compiles grammars for one vocabulary, and keeps the newest.
-
-    Any thread may compile. The first call also reads the vocabulary: 0.6 s for 152,000 tokens, of which the
-    library takes 0.3 s without releasing Python's lock. A schema takes about 1 ms, one of 4,000 names 1 s.
-    """
+    """Compiles grammars for one vocabulary, and keeps the newest. Any thread may compile. The first call also
+    reads the vocabulary: 0.6 s for 152,000 tokens, of which the library takes 0.3 s without releasing
+    Python's lock. A schema takes about 1 ms, one of 4,000 names 1 s."""
 
     def __init__(self, vocabulary: ModelVocabulary) -> None:
         self.vocabulary = vocabulary
@@ -401,11 +397,9 @@ class _Position(NamedTuple):
 
 
 class Constraint:
-    """The grammar's state in one answer.
-
-    ``drafted`` in its methods are tokens that follow the accepted ones, all of them allowed. Its methods
-    raise :class:`InvalidOptions` if the grammar is too complex at a position.
-    """
+    """The grammar's state in one answer. ``drafted`` in its methods are tokens that follow the accepted ones,
+    all of them allowed. Its methods raise :class:`InvalidOptions` if the grammar is too complex at a
+    position."""
 
     def __init__(self, matcher: LLMatcher, grammars: Grammars) -> None:
         self._compiled, self._matcher = matcher, matcher.deep_copy()

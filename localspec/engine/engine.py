@@ -122,11 +122,9 @@ class Scheduler:
     # Slots.
 
     def admit(self) -> list[Sequence]:
-        """Give slots to waiting requests: late ones first, then the highest class and the longest wait.
-
-        If all slots are taken, a running request of a lower class is suspended: its cells are saved, and it
-        waits. Return the suspended ones.
-        """
+        """Give slots to waiting requests: late ones first, then the highest class and the longest wait. If
+        all slots are taken, a running request of a lower class is suspended: its cells are saved, and it
+        waits. Return the suspended ones."""
         suspended, stuck = list[Sequence](), set[Priority]()
         for sequence in sorted(self.waiting, key=lambda s: (not _is_late(s), _rank(s), s.id)):
             if sequence.priority in stuck:
@@ -257,11 +255,9 @@ def _rank(sequence: Sequence) -> int:
 
 
 class Stream:
-    """The chunks of an answer, to iterate over; :attr:`result` is set when they end.
-
-    Reading the stream runs the engine, in the same thread. Closing it, or dropping it before its end, cancels
-    the request; so does Ctrl-C, which raises KeyboardInterrupt after the step under way.
-    """
+    """The chunks of an answer, to iterate over; :attr:`result` is set when they end. Reading the stream runs
+    the engine, in the same thread. Closing it, or dropping it before its end, cancels the request; so does
+    Ctrl-C, which raises KeyboardInterrupt after the step under way."""
 
     def __init__(self, engine: Engine, sequence: Sequence) -> None:
         self._engine, self._sequence = engine, sequence
@@ -441,10 +437,8 @@ class Engine:
         attempt: Attempt = lambda grammar: None,
     ) -> Encoded:
         """Return the tokens of a request's prompt and its constraint, whose grammar ``attempt`` may refuse.
-        Another thread may call this while the engine steps.
-
-        Raises what :meth:`submit` raises, except :class:`EngineError`.
-        """
+        Another thread may call this while the engine steps. Raises what :meth:`submit` raises, except
+        :class:`EngineError`."""
         encoded = self.read(request, settings)
         options, marked = request.options.over(self.options), encoded.marked
         grammar = grammar_of(options)

@@ -130,7 +130,6 @@ class FimFormat:
         return tokens[len(mark) :] if tokens[: len(mark)] == mark else encode(text)
 
     def file(self, file: File, prompt: FimPrompt, workspace: str | None) -> list[int]:
-        """The tokens of a piece of another file."""
         values = self._values(prompt, workspace)
         values |= {"path": shown_path(file.path, workspace), "text": file.text}
         return self._fill_template(self._family.file, values)

@@ -61,7 +61,6 @@ class KnownPair(PairRecord):
         self._costs, self._draft_costs, self._survival = costs, draft_costs, survival
 
     def count(self, drafted: int, accepted: int) -> None:
-        """Add the drafted and accepted tokens of a request that has ended."""
         before = self.tried
         self.tried = PairResults(before.drafted + drafted, before.accepted + accepted, before.gain)
 
@@ -169,7 +168,6 @@ class Learning:
             set_rounding(target, self.rounding.measured or PRESUMED)
 
     def save(self) -> None:
-        """Write what has changed."""
         for record in (*self._records, *(each for known in self._drafts.values() for each in known.records)):
             record.write()
 

@@ -59,8 +59,6 @@ class ChatHeader(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatFile(NamedTuple):
-    """A saved chat."""
-
     path: Path
     cached: Cached
     crc32: int
@@ -105,7 +103,6 @@ class Saved:
         return None
 
     def drop(self, file: ChatFile) -> None:
-        """Delete a file."""
         with contextlib.suppress(ValueError):
             self._files.remove(file)
         with contextlib.suppress(OSError):

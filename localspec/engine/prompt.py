@@ -56,10 +56,8 @@ class Markup:
         self._vocabulary = vocabulary
 
     def guard(self, content: Any) -> Any:
-        """A text with a guard in each name of a control token, or a value of JSON with such texts.
-
-        Raises :class:`InvalidOptions` for a value that is nested too deep.
-        """
+        """A text with a guard in each name of a control token, or a value of JSON with such texts. Raises
+        :class:`InvalidOptions` for a value that is nested too deep."""
         try:
             return self._guard(content)
         except RecursionError:
@@ -149,11 +147,8 @@ class Encoded(NamedTuple):
 
 
 class PromptEncoder:
-    """Encodes prompts for one model with ``n_ctx`` tokens of context.
-
-    ``model`` is its name, ``trained_ctx`` the context that it was trained for; ``prefill_s`` returns
-    the seconds of prefill per token.
-    """
+    """Encodes prompts for one model with ``n_ctx`` tokens of context. ``model`` is its name, ``trained_ctx``
+    the context that it was trained for; ``prefill_s`` returns the seconds of prefill per token."""
 
     def __init__(
         self,
@@ -282,7 +277,6 @@ class PromptEncoder:
         return max(0, tokens - sum(lengths))
 
     def _mark_answer(self, form: Form, prompt: ChatPrompt) -> AnswerMarkup:
-        """The markup of a chat's answer, with its control tokens."""
         vocabulary = self._vocabulary
         marks = vocabulary.special_tokens.intersection(vocabulary.encode(form.marks, special=True))
         names = {token: vocabulary.text_of(token) for token in marks}

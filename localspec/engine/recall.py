@@ -18,10 +18,8 @@ Hit = tuple[NgramTable, Recall]
 
 
 class MemoryRecall(Proposer):
-    """Chains continuations from the tables of a request's workspace, its own first, then the user's.
-
-    Entries that were right are credited and wrong ones are debited, except for requests without ``remember``.
-    """
+    """Chains continuations from the tables of a request's workspace, its own first, then the user's. Entries
+    that were right are credited and wrong ones are debited, except for requests without ``remember``."""
 
     name = "memory"
     prior = (0.5, 0.5, 0.55, 0.6, 0.75, 0.75, 0.8, 0.8, 0.85, 0.85, 0.9, 0.9, 0.95, 0.95, 0.95, 0.97)

@@ -52,8 +52,6 @@ EXACT_ALONE = nothing("exactness = strict, and no wider forward is known to roun
 
 
 class Offer(NamedTuple):
-    """A draft and the seconds that it took."""
-
     draft: Draft
     seconds: float
 
@@ -110,10 +108,8 @@ class ProposerSet(NamedTuple):
 
 
 class Proposers:
-    """Calls each sequence's proposer, for all sequences of one proposer together.
-
-    The engine's own proposers are made of its ``parts``; ``extra`` ones replace those of the same names.
-    """
+    """Calls each sequence's proposer, for all sequences of one proposer together. The engine's own proposers
+    are made of its ``parts``; ``extra`` ones replace those of the same names."""
 
     def __init__(self, parts: EngineParts, extra: Seq[Proposer]) -> None:
         self._parts, self._extra, self._target = parts, extra, parts.target
@@ -267,7 +263,6 @@ class RoundClock:
         """seconds to choose a token from one row"""
 
     def end_round(self, played: Seq[PlayedRound]) -> None:
-        """Account for the round, which is over."""
         context, is_plain = 0, self.width == len(played)
         for p in played:
             context = max(context, p.before)
@@ -301,11 +296,9 @@ MISSING = 24
 
 
 def play_round(target: Backend, proposers: Proposers, costs: CostCurve, sequences: Seq[Sequence]) -> None:
-    """Advance every sequence by at least one token, unless it fails.
-
-    Raises what the target's forward raises; then no token was added. If its rows cannot be read, all
-    sequences end with that error. An error after that ends only its own sequence.
-    """
+    """Advance every sequence by at least one token, unless it fails. Raises what the target's forward raises;
+    then no token was added. If its rows cannot be read, all sequences end with that error. An error after
+    that ends only its own sequence."""
     clock, strict, whole = RoundClock(costs), False, False
     for sequence in sequences:
         _catch_up(target, sequence)

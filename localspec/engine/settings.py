@@ -17,12 +17,9 @@ FIM_TOKENS = 256
 
 @dataclass(frozen=True, slots=True)
 class RequestSettings:
-    """One request's concrete settings.
-
-    ``k`` is set if the request sets the draft length. ``reproducible``: the same text is expected again;
-    ``strict``: to the byte. ``cut``: a chat longer than the context drops its oldest turns. ``drafts``: the
-    engine's draft model may draft for it.
-    """
+    """One request's concrete settings. ``k`` is set if the request sets the draft length. ``reproducible``:
+    the same text is expected again; ``strict``: to the byte. ``cut``: a chat longer than the context drops
+    its oldest turns. ``drafts``: the engine's draft model may draft for it."""
 
     sampling: SamplingParams
     proposer: str
