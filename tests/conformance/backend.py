@@ -66,9 +66,6 @@ class BackendConformance:
     def close_to(self, one: Rows, other: Rows) -> bool:
         return one.shape == other.shape and float(np.abs(one - other).max()) <= self.tolerance
 
-    def test_a_new_sequence_is_empty(self, backend: Backend) -> None:
-        assert backend.length(backend.open()) == 0
-
     def test_open_sequences_are_distinct_and_limited(self, backend: Backend) -> None:
         n = backend.capabilities.max_sequences
         assert len({backend.open() for _ in range(n)}) == n

@@ -149,14 +149,11 @@ OBJECT = {"properties": {"a": {"type": "integer"}}}
 DEEP = reduce(lambda inner, _: {"items": inner}, range(5000), dict[str, Any]())
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"schema": {"properties": {"a/b": {"items": {"not": {}}}}}}, r'schema: Unimplemented keys: \["not"\]$'),
-    ({"schema": {"oneOf": [{}, {"type": "null"}]}}, "schema: oneOf constraints are not supported"),
     ({"schema": {"pattern": "(?=a)"}}, "(?s)schema: .*look-around"),
     ({"schema": {"$defs": {"x": {"type": "strung"}}, "$ref": "#/$defs/x"}}, r"schema: .*strung$"),
-    ({"schema": {"$ref": "http://x/y"}}, "schema: Resource 'http://x/y' is not present"),
     ({"schema": {"format": "regex"}}, "schema: Unknown format: regex$"),
     ({"schema": {"enum": ["x" * LONGEST_GRAMMAR]}}, "schema: it has"),
     ({"schema": DEEP}, "schema: it is nested too deeply"),
-    ({"schema": {"properties": {"a": {}}, "required": [["a"]]}}, "schema: .*required"),
     ({"regex": "(a"}, 'cannot be used: .*invalid regex "[(]a"'),
     ({"schema": {"properties": {f"n{i}": {} for i in range(10_000)}}}, "schema: it has 10001 names"),
     ({"schema": {"items": {"const": ["a\x7f"]}}}, "^schema: a control character"),
@@ -164,7 +161,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"schema": {"minProperties": 3, "required": ["a"]}}, "^schema: minProperties"),
     ({"schema": {"exclusiveMinimum": 1, "maximum": 1.5}}, "^schema: a whole number as an exclusive bound"),
     ({"schema": {"minimum": 1.5, "exclusiveMaximum": 10**400}}, "number out of range"),
-    ({"grammar": "start: foo"}, 'unknown name: "foo"'),
     ({"grammar": "start: %json 5"}, "at 1.8.: .*schema must be an object"),
     ({"grammar": "root ::= (", "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
     ({"grammar": "root ::= foo", "grammar_syntax": "gbnf"}, "it is not valid GBNF: Rule 'foo' not found"),

@@ -145,14 +145,6 @@ def test_a_round_teaches_about_contexts_like_its_own(hands: Hands, engine: Engin
     assert costs.seconds(1, 3) == pytest.approx(0.010)
 
 
-def test_time_saved_is_not_given_while_a_plain_step_has_no_price(hands: Hands, engine: Engine) -> None:
-    sequence = engine.submit(request("abc"))
-    forwarded_clock(hands, 1, 0).end_round([play(sequence, 0, 0)])
-    assert sequence.account.close(1, priced=False).time_saved_s is None
-    untouched = engine.submit(request("abc"))
-    assert saved(untouched) is None
-
-
 def test_choosing_tokens_is_no_part_of_the_forward(hands: Hands, engine: Engine) -> None:
     """Sampling from a row takes as long with any proposer: 5 ms for each of four tokens here."""
     sequence, costs = engine.submit(request("abc")), known_costs()

@@ -12,8 +12,7 @@ import pytest
 from localspec.backends.base import Span
 from localspec.engine.engine import Engine
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
-from localspec.protocol.requests import Degraded, Progress, Result
-from localspec.speculation.proposer import Ask, Draft, Proposer
+from localspec.protocol.requests import Progress, Result
 from tests.toy import ToyBackend, ToyLogits, markov
 from tests.toys import answer, request, rested, run_all, scripted, small_markov, toy_engine
 
@@ -150,47 +149,7 @@ class TestRefusals:
             toy_engine(markov()).chat([{"content": "x"}])
 
 
-class Breaking(Proposer):
-    """Proposes like mad, then breaks."""
-
-    name = "draft"
-
-    def __init__(self, after: int) -> None:
-        self.left = after
-
-    def propose(self, asks: Seq[Ask]) -> list[Draft]:
-        self.left -= 1
-        if self.left < 0:
-            raise MemoryError("no cells left")
-        return [Draft((1, 2, 3)[: ask.k], self.name) for ask in asks]
-
-
 class TestFailures:
-    @pytest.mark.parametrize("where", ["observe", "stop"])
-    def test_a_proposer_that_fails_later_costs_speed_only(self, where: str) -> None:
-        class Fragile(Breaking):
-            def observe(self, request: int, draft: Draft, accepted: int) -> None:
-                if where == "observe":
-                    raise ValueError("cannot learn")
-
-            def stop(self, request: int) -> None:
-                if where == "stop":
-                    raise ValueError("cannot forget")
-
-        engine = toy_engine(scripted(SONG), proposers=[Fragile(99)])
-        result = engine.generate("la ", temperature=0.0, proposer="draft").finish()
-        assert result.text == SONG[3:].decode()
-
-    @pytest.mark.parametrize("after", [0, 1, 5])
-    def test_a_failing_proposer_costs_speed_only(self, after: int) -> None:
-        engine = toy_engine(scripted(SONG), proposers=[Breaking(after)])
-        stream = engine.generate("la ", temperature=0.0, proposer="draft", k=4)
-        noted = [event for event in stream.events() if isinstance(event, Degraded)]
-        assert noted == [Degraded("draft", "prompt-lookup", "MemoryError: no cells left")]
-        assert stream.result.text == SONG[3:].decode()
-        assert "no cells left" in (stream.result.stats.speculation_off_reason or "")
-        assert stream.result.stats.proposers["prompt-lookup"].accepted > 0
-
     def test_a_failing_target_ends_the_request_and_frees_its_cache(self) -> None:
         class Failing(ToyBackend):
             def forward(self, batch: Seq[Span]) -> ToyLogits:
@@ -246,28 +205,26 @@ class TestFailures:
         assert drafted > accepted > 0 and fed > needed
 
 
-class TestClose:
-    def test_what_waits_gets_an_error_and_nothing_new_is_taken(self) -> None:
-        engine = Engine(ToyBackend(markov(), max_sequences=1))
-        running, waiting = (engine.submit(request("ab", max_tokens=200)) for _ in range(2))
-        engine.step()
-        engine.close()
-        engine.close()
-        for sequence in (running, waiting):
-            assert isinstance(sequence.events[-1], EngineError)
-        with pytest.raises(EngineError, match="closed"):
-            engine.generate("x")
+def test_what_waits_gets_an_error_and_nothing_new_is_taken() -> None:
+    engine = Engine(ToyBackend(markov(), max_sequences=1))
+    running, waiting = (engine.submit(request("ab", max_tokens=200)) for _ in range(2))
+    engine.step()
+    engine.close()
+    engine.close()
+    for sequence in (running, waiting):
+        assert isinstance(sequence.events[-1], EngineError)
+    with pytest.raises(EngineError, match="closed"):
+        engine.generate("x")
 
 
-class TestQueue:
-    def test_a_cancelled_request_does_not_wait_for_the_head_of_the_queue(self) -> None:
-        engine = Engine(ToyBackend(markov(), n_ctx=600, max_sequences=1))
-        engine.submit(request("ab", max_tokens=500))
-        head, cancelled = engine.submit(request("cd")), engine.submit(request("ef"))
-        engine.step()
-        engine.cancel(cancelled.id)
-        engine.step()
-        assert isinstance(cancelled.events[-1], Result) and not head.events
+def test_a_cancelled_request_does_not_wait_for_the_head_of_the_queue() -> None:
+    engine = Engine(ToyBackend(markov(), n_ctx=600, max_sequences=1))
+    engine.submit(request("ab", max_tokens=500))
+    head, cancelled = engine.submit(request("cd")), engine.submit(request("ef"))
+    engine.step()
+    engine.cancel(cancelled.id)
+    engine.step()
+    assert isinstance(cancelled.events[-1], Result) and not head.events
 
 
 class TestStats:
@@ -288,11 +245,6 @@ class TestStats:
         stats = talk(SONG, proposer="none")[1].stats
         assert stats.speculation_off_reason == "proposer is none"
         assert (stats.acceptance_rate, stats.tokens_per_round, stats.drafted) == (None, 1.0, 0)
-
-    def test_logprobs(self) -> None:
-        stream = toy_engine(scripted(SONG)).generate("la ", temperature=0.0, logprobs=True)
-        logprobs = [token.logprob for chunk in stream for token in chunk.tokens]
-        assert all(value is not None and -0.01 < value <= 0 for value in logprobs)
 
 
 def calls_of(do: Callable[[], object]) -> list[str]:

@@ -48,10 +48,6 @@ class TestLines:
         for count, first in ((257, 64), (320, 64), (321, 128), (1000, 768)):
             assert lines_before(lines(0, count) + "x") == lines(first, count) + "x"
 
-    def test_it_stays_for_64_newlines(self) -> None:
-        starts = [lines_before(lines(0, count) + "x").split("\n")[0] for count in range(400, 600)]
-        assert len(set(starts)) == 4
-
     def test_64_lines_after_the_cursor(self) -> None:
         assert lines_after(lines(0, 100)) == lines(0, 64)
 

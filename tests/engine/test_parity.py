@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,6 +55,16 @@ def check_cache(one: Engine, sequence: Sequence) -> None:
     assert backend.tokens(sequence.slot) == sequence.tokens[:-1]
 
 
+def answers(one: Callable[[], Engine], prompt: str, **options: Any) -> set[tuple[Any, ...]]:
+    """The tokens, ending and text of each proposer, on an engine of its own."""
+    running = [played(one(), request(prompt, proposer=each, **options)) for each in PROPOSERS]
+    return {(tuple(answer(sequence)), sequence.finish, sequence.text.text) for sequence in running}
+
+
+def plain_and(proposer: str, one: Callable[[], Engine], prompt: str, **options: Any) -> list[Sequence]:
+    return [played(one(), request(prompt, proposer=each, **options)) for each in ("none", proposer)]
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 50),
@@ -63,12 +75,8 @@ def check_cache(one: Engine, sequence: Sequence) -> None:
 )
 def test_greedy_is_target_only(seed: int, prompt: str, k: int, max_tokens: int, sharpness: float) -> None:
     """Every proposer, every k: the tokens, the ending and the cache of plain decoding."""
-    texts = set()
-    for proposer in PROPOSERS:
-        ask = request(prompt, temperature=0.0, proposer=proposer, k=k, max_tokens=max_tokens)
-        sequence = played(engine(seed, sharpness=sharpness), ask)
-        texts.add((tuple(answer(sequence)), sequence.finish, sequence.text.text))
-    assert len(texts) == 1
+    one = partial(engine, seed, sharpness=sharpness)
+    assert len(answers(one, prompt, temperature=0.0, k=k, max_tokens=max_tokens)) == 1
 
 
 @settings(max_examples=20, deadline=None)
@@ -94,11 +102,7 @@ def test_hostile_proposers_change_nothing(seed: int, prompt: str, k: int, stop: 
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 8), number=st.integers(0, 2**63 - 1))
 def test_a_seeded_text_does_not_depend_on_the_proposer(seed: int, prompt: str, k: int, number: int) -> None:
-    texts = set()
-    for proposer in PROPOSERS:
-        ask = request(prompt, temperature=1.0, seed=number, proposer=proposer, k=k, max_tokens=40)
-        texts.add(tuple(answer(played(engine(seed), ask))))
-    assert len(texts) == 1
+    assert len(answers(partial(engine, seed), prompt, temperature=1.0, seed=number, k=k, max_tokens=40)) == 1
 
 
 @settings(max_examples=20, deadline=None)
@@ -107,12 +111,9 @@ def test_bias_and_recent_penalties_do_not_depend_on_the_proposer(
     seed: int, prompt: str, k: int, last_n: int
 ) -> None:
     options: dict[str, Any] = {"repeat_penalty": 1.4, "frequency_penalty": 0.5, "repeat_last_n": last_n}
-    texts = set()
-    for proposer in PROPOSERS:
-        said = {"temperature": 0.0, "k": k, "max_tokens": 40, "logit_bias": BIAS, **options}
-        texts.add(tuple(answer(played(engine(seed), request(prompt, proposer=proposer, **said)))))
-    assert len(texts) == 1
-    assert ord("b") not in texts.pop()
+    said = {"temperature": 0.0, "k": k, "max_tokens": 40, "logit_bias": BIAS, **options}
+    ((tokens, *_),) = answers(partial(engine, seed), prompt, **said)
+    assert ord("b") not in tokens
 
 
 @settings(max_examples=10, deadline=None)
@@ -142,13 +143,8 @@ def test_strict_mode_is_exact_on_a_backend_whose_wide_forwards_are_noisy(
     seed: int, prompt: str, k: int, width: int
 ) -> None:
     """Blunt distributions, so that near-ties are common; noise that would flip them."""
-    plain, spec = (
-        played(
-            engine(seed, sharpness=0.3, noise=0.2, exact_width=width),
-            request(prompt, **STRICT, proposer=proposer, k=k, max_tokens=40),
-        )
-        for proposer in ("none", "auto")
-    )
+    one = partial(engine, seed, sharpness=0.3, noise=0.2, exact_width=width)
+    plain, spec = plain_and("auto", one, prompt, **STRICT, k=k, max_tokens=40)
     assert answer(spec) == answer(plain)
     assert spec.account.close(1, priced=True).exactness == "exact"
     assert all(k < width for k in spec.stats.k_histogram)
@@ -158,13 +154,8 @@ def test_the_receipt_tells_which_texts_are_exact() -> None:
     """By default rounds are as wide as they like: what differs is declared, and what is declared exact is."""
     differing = exact = 0
     for seed in range(40):
-        plain, spec = (
-            played(
-                engine(seed, sharpness=0.3, noise=0.2, exact_width=2),
-                request("abcabc", temperature=0.0, proposer=proposer, max_tokens=40),
-            )
-            for proposer in ("none", "prompt-lookup")
-        )
+        one = partial(engine, seed, sharpness=0.3, noise=0.2, exact_width=2)
+        plain, spec = plain_and("prompt-lookup", one, "abcabc", temperature=0.0, max_tokens=40)
         assert plain.account.close(1, priced=True).exactness == "exact"
         receipt = spec.account.close(1, priced=True)
         assert (receipt.exactness == "exact") == (receipt.rounded_tokens == 0)
@@ -201,13 +192,8 @@ def test_strict_mode_says_why_it_drafts_nothing() -> None:
 )
 def test_strict_mode_covers_seeded_samples(seed: int, prompt: str, number: int, cuts: dict[str, Any]) -> None:
     options = {"temperature": 0.9, "seed": number, "max_tokens": 40, "exactness": "strict", **cuts}
-    plain, spec = (
-        played(
-            engine(seed, sharpness=0.3, noise=0.2, exact_width=3),
-            request(prompt, proposer=proposer, **options),
-        )
-        for proposer in ("none", "auto")
-    )
+    one = partial(engine, seed, sharpness=0.3, noise=0.2, exact_width=3)
+    plain, spec = plain_and("auto", one, prompt, **options)
     assert answer(spec) == answer(plain)
 
 

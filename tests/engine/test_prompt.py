@@ -125,11 +125,6 @@ def test_a_text_far_too_long_to_fit_is_refused_unread(prompt: Prompt) -> None:
     assert not vocabulary.asked
 
 
-def test_a_last_message_that_never_fits_is_refused() -> None:
-    with pytest.raises(ContextExceeded):
-        ENCODER.encode(chat(("user", "x" * 200)), 10)
-
-
 def test_an_empty_conversation_is_refused() -> None:
     with pytest.raises(InvalidOptions):
         ENCODER.encode(ChatPrompt(()), None)

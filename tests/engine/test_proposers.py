@@ -150,8 +150,22 @@ def test_a_failing_proposer_takes_no_other_draft_with_it() -> None:
         noted = [event for event in sequence.events if isinstance(event, Degraded)]
         assert noted == [Degraded("broken", "none", "RuntimeError: no draft today")]
         assert sequence.stats.drafted == 0 and bytes(answer(sequence)) == ROUND[24:54]
+        assert "no draft today" in str(sequence.stats.speculation_off_reason)
     assert fine[0].stats.accepted > 15
     assert not [event for event in fine[0].events if isinstance(event, Degraded)]
+
+
+@pytest.mark.parametrize("where", ["observe", "stop"])
+def test_a_proposer_that_fails_later_costs_speed_only(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("cannot learn")
+
+    mine = Noted("draft")
+    monkeypatch.setattr(mine, where, fail)
+    engine = engine_with(proposers=[mine])
+    (sequence,) = running = submitted(engine, 1, proposer="draft")
+    run_all(engine, running)
+    assert bytes(answer(sequence)) == ROUND[24:54] and mine.asked
 
 
 def test_a_replacement_drafts_in_the_same_round() -> None:

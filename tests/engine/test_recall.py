@@ -224,13 +224,6 @@ class TestMemoryRecall(ProposerConformance):
         return MemoryRecall(self.memory)
 
 
-def test_what_followed_is_drafted(memory: Memory) -> None:
-    teach(memory, SONG)
-    draft = propose(memory, SONG[:6], 8)
-    assert draft.tokens == tuple(SONG[6:14]) and draft.source == "memory"
-    assert len(draft.evidence) == 8
-
-
 def test_a_long_chain_is_the_same_as_one_token_at_a_time(memory: Memory) -> None:
     """The longest order's hash is rolled along: it must stay the hash of the context."""
     text = [(7 * i * i + i // 3) % 251 for i in range(200)]
@@ -238,17 +231,6 @@ def test_a_long_chain_is_the_same_as_one_token_at_a_time(memory: Memory) -> None
     draft = propose(memory, text[:30], 20)
     single = [propose(memory, text[: 30 + i], 1).tokens[0] for i in range(20)]
     assert list(draft.tokens) == single == text[30:50]
-
-
-def test_surer_evidence_for_longer_matches_and_higher_scores(memory: Memory) -> None:
-    teach(memory, SONG)
-    short, long = propose(memory, SONG[3:6], 1), propose(memory, SONG[:20], 1)
-    assert short.evidence[0] < long.evidence[0]
-    again = MemoryRecall(memory)
-    for _ in range(8):
-        draft = again.propose([ask(SONG[:20], 1)])[0]
-        again.observe(1, draft, 1)
-    assert propose(memory, SONG[:20], 1).evidence[0] > long.evidence[0]
 
 
 def test_what_is_wrong_is_forgotten(memory: Memory) -> None:
@@ -269,13 +251,3 @@ def test_a_request_that_is_not_to_be_remembered_leaves_no_trace(memory: Memory) 
     for accepted in (0, 2, 4):
         recall.observe(1, recall.propose([asked])[0], accepted)
     assert [bytes(table._map) for table in memory.tables(None)] == before
-
-
-def test_workspaces_see_their_own_and_the_users(memory: Memory) -> None:
-    teach(memory, SONG, workspace="/one")
-    teach(memory, [token + 100 for token in SONG])
-    assert propose(memory, SONG[:6], 3, workspace="/one").tokens == tuple(SONG[6:9])
-    assert not propose(memory, SONG[:6], 3, workspace="/two").tokens
-    assert not propose(memory, SONG[:6], 3).tokens
-    users = [token + 100 for token in SONG]
-    assert propose(memory, users[:6], 3, workspace="/one").tokens == tuple(users[6:9])

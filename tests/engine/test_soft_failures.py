@@ -70,18 +70,6 @@ def test_a_cut_that_failed_leaves_nothing_open() -> None:
     assert isinstance(tell(engine, TALE + "three").events[-1], Result)
 
 
-def test_a_sequence_that_cannot_be_saved_is_not_suspended(caplog: pytest.LogCaptureFixture) -> None:
-    backend, engine = frail(max_sequences=1)
-    chat = engine.submit(asked(TALE, max_tokens=20))
-    for _ in range(4):
-        engine.step()
-    backend.broken = "save"
-    completion = engine.submit(asked("quick", priority="completion"))
-    run_all(engine, [chat, completion])
-    assert isinstance(chat.events[-1], Result) and isinstance(completion.events[-1], Result)
-    assert "save failed" in caplog.text
-
-
 def test_a_chat_that_cannot_be_saved_is_not_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     backend, engine = frail(max_sequences=2, saved=Saved(tmp_path, "toy", 1 << 20))
     backend.broken = "save"

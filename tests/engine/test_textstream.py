@@ -65,11 +65,6 @@ def test_what_only_looked_like_a_stop_string_is_shown_later() -> None:
     assert not stopped and chunks == ["a", "##b"]
 
 
-def test_the_stop_string_that_is_complete_first_counts() -> None:
-    assert stream([b"one two three"], stop=("three", "two"))[0].text == "one "
-    assert stream([b"aba"], stop=("aba", "b"))[0].text == "a"
-
-
 @pytest.mark.parametrize("form", [None, Form(HERMES, (Tool("now"),), ("<think>", "</think>"))])
 @given(
     text=st.text(alphabet="ab#é🙂", max_size=40),

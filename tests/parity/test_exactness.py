@@ -45,6 +45,7 @@ def differing(model: ToyModel, *asks: Asked, history: tuple[Asked, ...] = (), ch
 
 NOISY = ToyModel(seed=0, sharpness=0.3, noise=0.05)
 DRAFTED = Asked("abc", "draft", 4, GREEDY)
+PLAIN, OTHER = (Asked(text, "none", None, GREEDY) for text in ("abc", "bca"))
 
 
 class Padded(ToyBackend):
@@ -75,17 +76,16 @@ def test_rounds_that_are_filled_up_are_as_wide_as_that(seed: int) -> None:
     assert texts[0] == texts[1]
 
 
-def test_noisy_models_say_what_they_say_alone() -> None:
-    assert differing(NOISY, DRAFTED) == 0
-
-
-def test_a_bounded_rollback_is_enough_for_strict_mode() -> None:
-    assert differing(replace(NOISY, rollback=6), DRAFTED) == 0
-
-
-def test_neighbours_change_nothing_where_nothing_can_be_rolled_back() -> None:
-    asks = [Asked(text, "none", None, GREEDY) for text in ("abc", "bca")]
-    assert differing(replace(NOISY, rollback=0), *asks) == 0
+@pytest.mark.parametrize(
+    ("model", "asks"),
+    [
+        pytest.param(NOISY, [DRAFTED], id="noisy"),
+        pytest.param(replace(NOISY, rollback=6), [DRAFTED], id="a bounded rollback"),
+        pytest.param(replace(NOISY, rollback=0), [PLAIN, OTHER], id="neighbours without a rollback"),
+    ],
+)
+def test_models_say_what_they_say_alone(model: ToyModel, asks: list[Asked]) -> None:
+    assert differing(model, *asks) == 0
 
 
 def test_what_a_hasty_request_took_over_is_not_exact() -> None:
