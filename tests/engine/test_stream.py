@@ -1,15 +1,20 @@
-"""A stream that is closed or dropped cancels its request, and costs no other request anything."""
+"""The ends of requests: a stream that is dropped costs others nothing; a deadline leaves the text so far."""
 
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 
 from localspec.engine.engine import Engine
 from localspec.errors import EngineError
+from localspec.protocol.requests import Result
 from tests.toy import ToyBackend, markov
+from tests.toys import request, run_all, toy_engine
+from tests.waiting import until_sync
 
 
 @pytest.fixture
@@ -62,3 +67,37 @@ def test_an_error_comes_once(engine: Engine) -> None:
     with pytest.raises(EngineError, match="closed before the request ended"):
         stream.finish()
     assert list(stream) == []
+
+
+def test_a_deadline_is_an_ending_with_the_text_so_far() -> None:
+    engine = toy_engine(markov())
+    sequence = engine.submit(request("ab", temperature=0.0))
+    engine.step()
+    sequence.deadline = 0.0
+    run_all(engine, [sequence])
+    result = sequence.events[-1]
+    assert isinstance(result, Result) and result.finish_reason == "deadline" and result.completion_tokens
+
+
+def test_before_the_first_token_and_from_then_on_there_are_deadlines_of_their_own() -> None:
+    engine, limited = toy_engine(markov()), {"max_prompt_ms": 600_000, "max_predict_ms": 1}
+    sequence = engine.submit(replace(request("ab", temperature=0.0), **limited))
+    patient = sequence.deadline
+    assert patient > time.monotonic() + 500
+    engine.step()
+    assert sequence.prefilled and sequence.deadline < patient
+    until_sync(lambda: time.monotonic() > sequence.deadline, "the time is over")
+    run_all(engine, [sequence])
+    result = sequence.events[-1]
+    assert isinstance(result, Result) and result.finish_reason == "deadline"
+    assert 1 <= result.completion_tokens <= 2
+
+
+def test_a_prompt_that_is_not_read_in_time_gives_nothing() -> None:
+    engine = toy_engine(markov())
+    sequence = engine.submit(replace(request("ab"), max_prompt_ms=1, max_ms=600_000))
+    until_sync(lambda: time.monotonic() > sequence.deadline, "the time is over")
+    run_all(engine, [sequence])
+    result = sequence.events[-1]
+    assert isinstance(result, Result)
+    assert (result.finish_reason, result.completion_tokens) == ("deadline", 0)

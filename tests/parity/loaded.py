@@ -1,4 +1,4 @@
-"""The bundled models for generated cases, and quantisations of them that are made on the spot."""
+"""Models for generated cases: the bundled ones, quantisations of them, and small random recurrent ones."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
+from tests import gguf_parts, random_ggufs
 from tests.parity.cases import Texts
 from tests.parity.play import Loaded
 
@@ -99,4 +100,25 @@ def loaded(name: str, folder: Path, *, parallel: int = 4) -> Iterator[Loaded]:
         config = EngineConfig(n_ctx=LONG_CTX, parallel=parallel, threads=2)
     load = partial(LlamaCppBackend, config=config)
     with loaded_in_turn(partial(load, model_at(target)), partial(load, model_at(draft))) as both:
+        yield both
+
+
+WIDE = gguf_parts.Dimensions(width=256, hidden=256, state=32, head=64)
+"""sizes that can be quantised by K-quants"""
+QUANTISED = {"qwen35 Q8_0": "Q8_0", "qwen35 Q4_K_M": "Q4_K_M"}
+HYBRIDS = (*random_ggufs.FAMILIES, *QUANTISED)
+HYBRID_TEXTS = replace(TEXTS, bases=tuple(source[:240] for source in SOURCES))
+
+
+@contextmanager
+def loaded_hybrid(name: str, folder: Path) -> Iterator[Loaded]:
+    """One of HYBRIDS as the target, and as its own draft: that one is right now and then."""
+    architecture, _, _ = name.partition(" ")
+    wide = gguf_parts.SMALL if name not in QUANTISED else WIDE
+    path = random_ggufs.write_model(folder / f"{architecture}.gguf", architecture, wide)
+    if name in QUANTISED:
+        path = quantised(path, folder, QUANTISED[name])
+    config = EngineConfig(n_ctx=N_CTX, parallel=4, threads=1)
+    load = partial(LlamaCppBackend, model_at(path), config)
+    with loaded_in_turn(load, partial(load, drafts=True)) as both:
         yield both

@@ -10,6 +10,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol, cast
 
+import hypothesis
+from hypothesis import HealthCheck, given, settings
+
 from localspec.backends.base import Backend
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
@@ -20,11 +23,12 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig, Request, TextPrompt
 from localspec.speculation.costs import CostCurve
 from tests.hostile import Dying, Hostile, family
-from tests.parity.cases import FAST, KINDS, PRICES, Asked, Case, ToyModel
+from tests.parity.cases import FAST, KINDS, PRICES, Asked, Case, Texts, ToyModel, cases
 from tests.toy import ToyBackend
 from tests.toys import answer, coarse, respelt, share_always, small_markov
 
 STRICT: dict[str, Any] = {"exactness": "strict"}
+FIXED = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
 PATIENCE = 3000
 """steps after which a case is taken to hang"""
 
@@ -329,3 +333,17 @@ def compare(ask: Asked, truth: Truth, sequence: Sequence) -> None:
         assert truth.text.startswith(sequence.text.text) or truth.finish == "stop_string"
         return
     assert (spoken, sequence.finish, sequence.text.text) == (truth.tokens, truth.finish, truth.text), ask
+
+
+def played(world: Loaded, texts: Texts, seed: int, how: settings) -> Tally:
+    """Play cases of these texts, drawn by ``seed``, and return their tally; fails as :func:`play` does."""
+    tally = Tally()
+
+    @hypothesis.seed(seed)
+    @how
+    @given(case=cases(texts))
+    def same(case: Case) -> None:
+        play(world, case, tally)
+
+    same()
+    return tally

@@ -13,11 +13,8 @@ from hypothesis import Phase, given, settings
 from tests.mlx_models import FAMILIES
 from tests.parity.cases import TOY_MODELS, TOY_TEXTS, Case, ToyModel, cases
 from tests.parity.chains import LIMIT, chi_square, draws
-from tests.parity.generated import FIXED, played
-from tests.parity.loaded import LONG, MODELS, loaded, texts_of
-from tests.parity.loaded_hybrid import HYBRID_TEXTS, loaded_hybrid
-from tests.parity.loaded_hybrid import MODELS as HYBRIDS
-from tests.parity.play import Tally, Toys, play
+from tests.parity.loaded import HYBRID_TEXTS, HYBRIDS, LONG, MODELS, loaded, loaded_hybrid, texts_of
+from tests.parity.play import FIXED, Tally, Toys, play, played
 from tests.slow.share import share
 
 pytestmark = pytest.mark.slow
