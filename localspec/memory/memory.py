@@ -58,7 +58,6 @@ def forget(
 
 
 def count(directory: Path, notice: Notice, *, workspace: str | None = None) -> int:
-    """The number of tables that :func:`forget` would forget."""
     return len(_select_tables(directory, notice, workspace))
 
 
@@ -269,7 +268,6 @@ class Memory:
         self.withheld += tokens
 
     def _is_forgotten(self, lesson: MemoryText, moment: QueueStamp) -> bool:
-        """Return True if this process has forgotten the source since."""
         return self._forgotten.get(lesson.source, 0.0) >= moment.since
 
     def _insert(self, table: NgramTable, grams: list[NgramBatch], tag: int) -> None:

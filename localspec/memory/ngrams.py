@@ -64,8 +64,6 @@ def hashes_in(tokens: Words) -> dict[int, Words]:
 
 
 class MemoryText(NamedTuple):
-    """A text to learn."""
-
     tokens: Sequence[int]
     """not to be changed afterwards"""
     workspace: str | None

@@ -110,7 +110,6 @@ class TableFiles:
             return erased
 
     def note(self, name: str, source: str) -> None:
-        """Store the name of a source."""
         with self.lock():
             self.sources(name).add(source)
 

@@ -96,7 +96,6 @@ class Survival:
         return curve
 
     def learn(self, request: int, evidence: int, *, right: bool) -> None:
-        """Learn that a token with this evidence was right, or was not."""
         local = self._requests[request]
         local.right[evidence] += right
         local.tried[evidence] += 1.0
@@ -199,8 +198,6 @@ class _Offer:
 
 @dataclass(slots=True)
 class _Request:
-    """The controller's state for one request."""
-
     offers: dict[str, _Offer] = field(default_factory=dict)
     drafting_s: float = 0.0
     """seconds spent by costly members"""
