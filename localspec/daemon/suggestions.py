@@ -24,6 +24,8 @@ TYPED = 128
 """most characters typed along an item"""
 TAIL = 256
 """characters before an item that are learnt with it"""
+COMPARED = 4096
+"""characters before the cursor by which an answer is found again, with their number in all"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,9 +53,15 @@ class KnownAnswer(NamedTuple):
     source: CompletionSource
 
 
+def hash_end(prefix: str, length: int) -> int:
+    """The hash of the last :data:`COMPARED` of the first ``length`` characters: a whole file takes a
+    millisecond for each answer that is kept."""
+    return hash(prefix[max(0, length - COMPARED) : length])
+
+
 class CachedAnswer(NamedTuple):
     """The distinct texts of an answer for which ``wanted`` were requested, after a prefix of ``length``
-    characters with this ``hash``; ``rest`` is that of its query."""
+    characters that ends with those of this ``hash``; ``rest`` is that of its query."""
 
     texts: tuple[str, ...]
     wanted: int
@@ -67,7 +75,7 @@ class CachedAnswer(NamedTuple):
         typed = len(prefix) - self.length
         if not 0 <= typed <= TYPED or self.rest != query.rest or self.wanted < query.count:
             return None
-        return prefix[self.length :] if hash(prefix[: self.length]) == self.hash else None
+        return prefix[self.length :] if hash_end(prefix, self.length) == self.hash else None
 
 
 @dataclasses.dataclass
@@ -92,7 +100,8 @@ class SuggestionCache:
     def keep(self, query: Query, texts: tuple[str, ...]) -> None:
         """Store an answer, which may have no texts."""
         prefix = query.gap.prefix
-        self._answers.append(CachedAnswer(texts, query.count, len(prefix), hash(prefix), query.rest))
+        end = hash_end(prefix, len(prefix))
+        self._answers.append(CachedAnswer(texts, query.count, len(prefix), end, query.rest))
 
     def find(self, query: Query) -> KnownAnswer | None:
         """The answer to the same request, or the longest rest of one along which the user has typed since."""

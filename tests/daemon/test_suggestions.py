@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.completion.gap import Gap
-from localspec.daemon.suggestions import KEPT, SHOWN, TAIL, TYPED, KnownAnswer, Query, SuggestionCache
+from localspec.daemon.suggestions import (
+    COMPARED,
+    KEPT,
+    SHOWN,
+    TAIL,
+    TYPED,
+    KnownAnswer,
+    Query,
+    SuggestionCache,
+    hash_end,
+)
 from localspec.errors import Gone
 from localspec.protocol.options import Options
 
@@ -43,6 +53,12 @@ def test_what_is_typed_along_leaves_the_rest() -> None:
     assert suggestions.find(QUERY.after("fo")) == KnownAnswer(("o(1)",), "type-through")
     assert suggestions.find(QUERY.after("fa")) is None
     assert suggestions.find(QUERY.after("foo(1)")) is None, "nothing is left"
+
+
+def test_the_end_of_a_long_prefix_finds_its_answer() -> None:
+    end = "x" * COMPARED
+    assert hash_end(f"{end}{end}{end}", 3 * COMPARED) == hash_end(f"{end}y{end}", 2 * COMPARED + 1)
+    assert hash_end(f"{end}a", COMPARED + 1) != hash_end(f"{end}b", COMPARED + 1) != hash_end(end, COMPARED)
 
 
 def test_of_several_the_longest_rest_wins() -> None:
