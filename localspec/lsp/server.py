@@ -84,7 +84,7 @@ SECTION = "localspec"
 
 
 class Protocol(LanguageServerProtocol):
-    """Leaves texts and the end to the server."""
+    """Answers invalid requests, at which pygls would be silent; leaves texts and the end to the server."""
 
     _server: Any
 
@@ -92,6 +92,14 @@ class Protocol(LanguageServerProtocol):
         super().__init__(server, converter)
         for name in ("didOpen", "didChange", "didClose"):
             del self.fm.builtin_features[f"textDocument/{name}"]
+
+    def structure_message(self, data: dict[str, Any]) -> Any:
+        try:
+            return super().structure_message(data)
+        except JsonRpcException as error:
+            if "id" in data and "method" in data:
+                self._send_response(data["id"], error=error.to_response_error())
+            raise
 
     @lsp_method(types.EXIT)
     def lsp_exit(self, *_: object) -> None:  # type: ignore[override]

@@ -85,7 +85,7 @@ def test_what_is_no_request_is_refused_and_the_rest_is_answered(fresh: Path) -> 
     failed = [line for line in log.splitlines() if line.startswith(b"a message from the editor failed: ")]
     assert b"UnicodeDecodeError" in failed[1] and len(failed) == 8, log
     codes = [(each["id"], each.get("error", {}).get("code")) for each in answers if "id" in each]
-    assert codes == [(4, -32601), (1, None)]
+    assert codes == [(2, -32602), (3, -32602), (4, -32601), (1, None)]
     assert not any("method" in each for each in answers), "the editor is not initialized"
     assert code == 1, "there was no shutdown"
 
