@@ -21,7 +21,7 @@ BLOCK = re.compile(r"([:{(\[]|=>|\b(then|do|else|begin|repeat))\s*((#|//|--).*)?
 BY_NAME = {name: mark for mark, names in MARKS.items() for name in names.split()}
 PAIRS = {")": "(", "]": "[", "}": "{"}
 QUOTES = "\"'`"
-QUOTED = re.compile(r"([\"'`])(?:\\.|(?!\1)[^\\\n])*+\1")
+QUOTED = re.compile(r"([\"'`])(?:\\.|(?!\1)[^\\\n])*\1")
 """a text in quotes on one line; an unclosed quote is an apostrophe, or a lifetime in Rust"""
 QUOTED_THRICE = re.compile(r"(\"{3}|'{3}|`{3}).*?\1", re.DOTALL)
 BRACKET = re.compile(rf"{QUOTED.pattern}|[()\[\]{{}}]")
