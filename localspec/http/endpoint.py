@@ -115,9 +115,13 @@ async def _read(endpoint: Endpoint, request: Request) -> msgspec.Struct:
         raise BodyTooLarge(f"the request body has {commas} commas, {MOST_COMMAS} are possible", SHORTER)
     gc.disable()  # collections would walk the new values again and again: 0.4 s for the most
     try:
-        body = _normalize(_json(read))
+        body = _json(read)
+        _check_size(body)
         refuse(body, endpoint.refused)
-        return msgspec.convert(body, endpoint.body, str_keys=True)
+        try:
+            return msgspec.convert(body, endpoint.body, str_keys=True)
+        except msgspec.ValidationError:
+            return msgspec.convert(_make_whole(body), endpoint.body, str_keys=True)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"the request body is invalid: {readable(error)}", REMEDY) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -133,26 +137,27 @@ def _json(read: bytearray) -> Any:
         return msgspec.json.decode(whole_characters(read.decode()))
 
 
-def _normalize(body: Any) -> Any:
-    """Return a body with its whole floats as integers: some clients write all numbers with a point. Raises
-    :class:`BodyTooLarge` for more than :data:`MOST_VALUES`, before anything else walks them."""
-    left = MOST_VALUES
-
-    def convert(value: Any) -> Any:
-        nonlocal left
-        if isinstance(value, float) and value.is_integer() and abs(value) < WHOLE:
-            return int(value)
-        if not isinstance(value, str | list | dict):
-            return value
+def _check_size(body: Any) -> None:
+    """Raise :class:`BodyTooLarge` for more than :data:`MOST_VALUES`, before anything else walks them."""
+    left, waiting = MOST_VALUES, list[Any]([[body]])
+    while waiting and left >= 0:
+        value = waiting.pop()
         left -= 1 + (len(value) if isinstance(value, dict) else 0)
-        if left < 0:
-            what = f"the request body has more than {MOST_VALUES} texts, lists and objects"
-            raise BodyTooLarge(what, SHORTER)
-        if isinstance(value, dict):
-            return {key: convert(each) for key, each in value.items()}
-        return value if isinstance(value, str) else [convert(each) for each in value]
+        if not isinstance(value, str):
+            values = value.values() if isinstance(value, dict) else value
+            waiting += [each for each in values if isinstance(each, str | list | dict)]
+    if left < 0:
+        what = f"the request body has more than {MOST_VALUES} texts, lists, objects and keys"
+        raise BodyTooLarge(what, SHORTER)
 
-    return convert(body)
+
+def _make_whole(value: Any) -> Any:
+    """Return a value with its whole floats as integers: some clients write all numbers with a point."""
+    if isinstance(value, dict):
+        return {key: _make_whole(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_make_whole(each) for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < WHOLE else value
 
 
 def refuse(body: Any, fields: Refused) -> None:
