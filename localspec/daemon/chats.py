@@ -27,6 +27,8 @@ from localspec.protocol.messages import CallResult, Status, StoredMessage
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message, ToolCall
 
+CLAIM_S = 10.0
+"""seconds to wait for the history of a daemon that is ending"""
 TITLE_CHARS = 60
 ONCE = "run-"
 """beginning of the ids of sessions for a single question"""
@@ -347,7 +349,7 @@ class ChatHistory:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="history")
         self._path = path
         # A file of its own: SQLite's locks would admit several daemons.
-        self._lock = FileLock(f"{path}.lock")
+        self._lock = FileLock(f"{path}.lock", thread_local=False)
         self.problem: str | None = None
         """the reason why the file cannot be used, so that chats are kept in memory only; else None"""
 
@@ -357,7 +359,7 @@ class ChatHistory:
         :class:`DaemonUnavailable` if another daemon has it open."""
         self._private = await self._do(lambda: ChatStore(":memory:"))
         try:
-            self._claim()
+            await self._do(self._claim)
             self._stored = await self._do(lambda: _open_file(self._path))
         except DaemonUnavailable:
             raise
@@ -370,7 +372,7 @@ class ChatHistory:
     def _claim(self) -> None:
         """Take the file's lock. Raises :class:`DaemonUnavailable` and :class:`DiskFull`."""
         try:
-            self._lock.acquire(timeout=0)
+            self._lock.acquire(timeout=CLAIM_S)
         except Timeout:
             remedy = "Stop that daemon, or set LOCALSPEC_HOME to another directory for this one."
             raise DaemonUnavailable(f"another daemon uses the chat history {self._path}", remedy) from None

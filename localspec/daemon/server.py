@@ -215,7 +215,8 @@ class DaemonServer:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._daemon.stopping.wait(), CHECK_S)
                 return
-        log.error("%s or the daemon's socket was deleted: the daemon ends", self._announcement.path)
+        what = f"{self._announcement.path} or the daemon's socket was deleted, so that no client finds it"
+        raise DaemonUnavailable(what, "The next command starts another daemon.")
 
     async def _open_http(self, stack: AsyncExitStack) -> None:
         daemon = self._daemon

@@ -232,8 +232,8 @@ def test_a_daemon_that_clients_cannot_find_ends_for_its_successor(start: StartDa
     daemon = start()
     place = daemon.home / lost
     (shutil.rmtree if place.is_dir() else os.unlink)(place)
-    assert daemon.process.wait(DEADLINE_S) == 0
     assert start().stop() == 0
+    assert daemon.process.wait(DEADLINE_S) == ExitCode.UNAVAILABLE, "a service starts it again"
 
 
 def test_few_files_leave_places_for_few_clients(monkeypatch: pytest.MonkeyPatch) -> None:
