@@ -24,8 +24,9 @@ TYPED = 128
 """most characters typed along an item"""
 TAIL = 256
 """characters before an item that are learnt with it"""
-COMPARED = 4096
-"""characters before the cursor by which an answer is found again, with their number in all"""
+COMPARED = 1 << 16
+"""characters before the cursor by which an answer is found again, with their number in all: as many as a
+prompt has"""
 
 
 @dataclasses.dataclass(frozen=True)
