@@ -77,8 +77,10 @@ def main() -> NoReturn:
 
 def addresses() -> tuple[str, str]:
     """This machine's address and the first rank's, as sshd sees them; without it both are this machine."""
-    first, _, own, _ = os.environ.get(SSHD, "127.0.0.1 0 127.0.0.1 0").split()
-    return own, first
+    match os.environ.get(SSHD, "").split():
+        case [first, _, own, _]:
+            return own, first
+    return "127.0.0.1", "127.0.0.1"
 
 
 def free_port(address: str) -> str:
