@@ -181,9 +181,7 @@ class ModelVocabulary(Protocol):
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """The tokens of ``text``, without BOS; ``special``: names such as ``<|…|>`` become special tokens.
-
-        Several threads may call this at once.
-        """
+        Several threads may call this at once."""
 
     def piece(self, token: int) -> bytes:
         """The bytes that ``token`` adds to the text; empty for special tokens."""
@@ -194,9 +192,7 @@ class ModelVocabulary(Protocol):
 
 class Backend(Protocol):
     """A loaded model. Every method but :meth:`free` may raise :class:`localspec.errors.LocalspecError`.
-
-    Sequences are small integers. One thread uses a backend at a time.
-    """
+    Sequences are small integers. One thread uses a backend at a time."""
 
     name: str
     model: str
@@ -214,10 +210,8 @@ class Backend(Protocol):
         """Open an empty sequence; raises :class:`EngineBusy` when none is left."""
 
     def forward(self, batch: Sequence[Span]) -> Logits:
-        """Append every span's tokens and return the requested rows of logits.
-
-        At most ``capabilities.max_batch`` tokens. On an error nothing has been appended.
-        """
+        """Append every span's tokens and return the requested rows of logits. At most
+        ``capabilities.max_batch`` tokens. On an error nothing has been appended."""
 
     def preempt(self, on: bool) -> None:
         """While on, let forwards raise :class:`Interrupted`, the one under way included; from any thread.
@@ -231,11 +225,9 @@ class Backend(Protocol):
         """The largest number of first tokens, at most ``length``, that `truncate` can keep now."""
 
     def truncate(self, sequence: int, length: int) -> int:
-        """Keep the first ``length`` tokens of ``sequence``, or fewer, as `reach` says; return how many.
-
-        A recurrent state can only go back to where a copy was kept: before the last forward or after the
-        last of its tokens, at a mark, and at the beginning.
-        """
+        """Keep the first ``length`` tokens of ``sequence``, or fewer, as `reach` says; return how many. A
+        recurrent state can only go back to where a copy was kept: before the last forward or after the last
+        of its tokens, at a mark, and at the beginning."""
 
     def mark(self, sequence: int) -> None:
         """Let `truncate` come back to the present length, until it has cut the sequence below it. A new mark
@@ -249,10 +241,8 @@ class Backend(Protocol):
         only where ``capabilities.saves``."""
 
     def restore(self, state: bytearray) -> int:
-        """Open a sequence that equals, to the bit, the one that was saved as ``state``.
-
-        Raises :class:`EngineBusy` when none is left, :class:`EngineError` for bytes of any other format.
-        """
+        """Open a sequence that equals, to the bit, the one that was saved as ``state``. Raises
+        :class:`EngineBusy` when none is left, :class:`EngineError` for bytes of any other format."""
 
     def close(self, sequence: int) -> None:
         """Drop ``sequence`` and free its cells."""
@@ -353,11 +343,9 @@ Observe = Callable[[int, int, float], None]
 
 
 class Probe:
-    """The check of one model, a step per forward, on a sequence of its own.
-
-    Closing :meth:`steps` frees that sequence; the rows of wide forwards are kept, and the next :meth:`steps`
-    try what is missing. ``observe`` learns from each forward, at the end.
-    """
+    """The check of one model, a step per forward, on a sequence of its own. Closing :meth:`steps` frees that
+    sequence; the rows of wide forwards are kept, and the next :meth:`steps` try what is missing. ``observe``
+    learns from each forward, at the end."""
 
     def __init__(self, backend: Backend, observe: Observe = lambda width, context, seconds: None) -> None:
         self._backend, self._observe = backend, observe
@@ -383,13 +371,11 @@ class Probe:
         self._times: list[tuple[int, int, float]] = []
 
     def steps(self) -> Generator[None, None, Rounding]:
-        """Check what is not checked yet.
-
-        The reference rows are those of 1-wide forwards. A width is exact if every number of every row of such
-        forwards equals the reference to the bit, at all of ``PLACES``, and all smaller widths are exact;
-        batches are exact if the same holds for the rows of two sequences together. All widths are timed
-        twice, once while the context is read. Raises :class:`EngineBusy` where no sequence is free.
-        """
+        """Check what is not checked yet. The reference rows are those of 1-wide forwards. A width is exact if
+        every number of every row of such forwards equals the reference to the bit, at all of ``PLACES``, and
+        all smaller widths are exact; batches are exact if the same holds for the rows of two sequences
+        together. All widths are timed twice, once while the context is read. Raises :class:`EngineBusy` where
+        no sequence is free."""
         sequence = self._backend.open()
         try:
             yield from self._try_batches(sequence)

@@ -31,10 +31,8 @@ LONGEST_TEXT = 16 << 20
 
 def from_here(options: Options) -> Options:
     """``options`` with absolute paths and the workspace of this directory, for the daemon in another one.
-
     Raises :class:`InvalidOptions` for a configuration that is not valid, also if a daemon runs with an
-    earlier one.
-    """
+    earlier one."""
     load_config()
     values = {f: v for f in options.__struct_fields__ if (v := getattr(options, f)) is not None}
     for name in ("model", "draft"):
@@ -134,9 +132,7 @@ async def last_session(client: Client, remedy: str) -> str:
 
 async def show(stream: Stream[T], printer: Printer) -> T:
     """Print the events of a stream and return its result. On Ctrl-C, cancel the request in the daemon first.
-
-    The result so far is then ``printer.partial``.
-    """
+    The result so far is then ``printer.partial``."""
     try:
         async for event in stream.events():
             _show(event, printer)

@@ -34,8 +34,6 @@ app = App(
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class BenchFlags:
-    """The flags of the measurement and of its output."""
-
     model: ModelName = None
     "Model to measure; otherwise the configured one."
     draft: DraftName = None

@@ -60,9 +60,7 @@ def install(lock: Path, wanted: str = "") -> None:
 
 def build(lock: Path, options: tuple[str, ...]) -> Path:
     """Return the wheel of a build with these CMake options, which is compiled if it is not kept already.
-
-    Raises :class:`BackendUnavailable` with the first errors of the build's log.
-    """
+    Raises :class:`BackendUnavailable` with the first errors of the build's log."""
     defined = ";".join((*OPTIONS, *options))
     own = os.environ.get("CMAKE_ARGS", "")
     machine = (_processor(), *(_gpus() if options else ()))

@@ -18,8 +18,6 @@ NO_FLAGS = ModelFlags()
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ChatFlags:
-    """The flags that choose the chat."""
-
     go_on: Annotated[bool, Parameter(name=["--continue", "-c"])] = False
     "Continue the last session."
     session: Annotated[str | None, Parameter(completer=sessions)] = None

@@ -33,11 +33,9 @@ from localspec.protocol.requests import EngineConfig
 ModelName = Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)]
 DraftName = Annotated[str | None, Parameter(completer=drafts)]
 AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON object.")]
-
 MODEL = Group("Model", sort_key=1)
 SAMPLING = Group("Sampling", sort_key=2)
 SPECULATION = Group("Speculation", sort_key=3)
-
 PROPOSERS = f"Source of draft tokens. {'; '.join(f'{name}: {what}' for name, what in meanings().items())}."
 
 

@@ -89,11 +89,9 @@ def table(
     wrapped: Collection[int] = (),
     styles: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Draw rows on a terminal; elsewhere write each as a line of aligned columns, for grep.
-
-    On a narrow terminal the columns ``wrapped`` are folded and the others stay whole: nothing is cut. A
-    column of dashes is left out. ``styles``: of cells by their text.
-    """
+    """Draw rows on a terminal; elsewhere write each as a line of aligned columns, for grep. On a narrow
+    terminal the columns ``wrapped`` are folded and the others stay whole: nothing is cut. A column of dashes
+    is left out. ``styles``: of cells by their text."""
     if not is_terminal():
         cells = [[one_line(cell) for cell in row] for row in ((header, *rows) if header else rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -244,7 +242,6 @@ class LiveProgress:
             self._spinner.update(text=text)
 
     def stop(self) -> None:
-        """Clear the line."""
         if self._live is not None:
             self._live.stop()
             self._live = None

@@ -111,7 +111,6 @@ class Printer:
         return ExitCode.INTERRUPTED
 
     def _print(self, result: Result) -> None:
-        """Print the result as JSON, if requested."""
         shown = msgspec.to_builtins(result)
         if self.messages:
             shown["messages"] = self.messages

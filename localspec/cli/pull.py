@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class PullFlags:
-    """The flags that choose the files to download, and the output."""
-
     file: str | None = None
     "One GGUF file of the repository, as the hub names it; of a split model, any part."
     mlx: bool = False

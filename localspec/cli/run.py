@@ -43,8 +43,6 @@ TextFile = Annotated[Path, Parameter(allow_leading_hyphen=True)]
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class AnswerFlags:
-    """The flags of every answer."""
-
     json: bool = False
     "Print one JSON object at the end instead of text."
     stats: bool = False
@@ -58,8 +56,6 @@ class AnswerFlags:
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class RunFlags(AnswerFlags):
-    """The flags of the request and of the output."""
-
     file: Annotated[tuple[Path, ...], Parameter(name=["--file", "-f"], allow_leading_hyphen=True)] = ()
     "Text before the prompt; -: stdin."
     system: str | None = None
@@ -150,8 +146,6 @@ class RunFlags(AnswerFlags):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class CompleteFlags(AnswerFlags):
-    """The flags of the input texts and of the output."""
-
     prefix_file: TextFile | None = None
     "Text before the gap; without it, stdin."
     suffix_file: TextFile | None = None

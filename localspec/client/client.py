@@ -170,7 +170,6 @@ class Client:
         return (await self.request("session/list", wire.SessionList, params)).sessions
 
     async def session(self, session: str) -> wire.SessionContent:
-        """A session's messages and options."""
         return await self.request("session/get", wire.SessionContent, wire.SessionId(session=session))
 
     async def rename_session(self, session: str, title: str) -> None:
@@ -195,7 +194,6 @@ class Client:
         return (await self.request("models/list", wire.ModelList)).models
 
     async def tokenize(self, params: wire.Tokenize) -> wire.Tokenized:
-        """The tokens of a text or a chat."""
         return await self.request("tokenize", wire.Tokenized, params)
 
     async def unload(self, model: str | None = None) -> tuple[str, ...]:

@@ -23,7 +23,6 @@ from localspec.protocol.requests import SessionEvent
 
 T = TypeVar("T")
 Event = StreamProgress | StreamDelta | ModelProgress | messages.SpeculationDegraded
-
 UNREAD = 1024
 """most events of a subscription that wait for a slow reader; beyond that the oldest are dropped"""
 OPEN_S = 5.0

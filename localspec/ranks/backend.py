@@ -28,12 +28,9 @@ NOTICED_S = 2.0
 def open_over_nodes(
     model: Model, config: EngineConfig, progress: Callable[[float], None] | None, lost: Lost
 ) -> Ranks:
-    """Load a model over the nodes of ``config``.
-
-    ``lost`` is called, from any thread, with the error by which a node was lost after the greeting: native
-    code may then wait for it for ever, so it must end this process. Raises what a node or this machine
-    refuses.
-    """
+    """Load a model over the nodes of ``config``. ``lost`` is called, from any thread, with the error by which
+    a node was lost after the greeting: native code may then wait for it for ever, so it must end this
+    process. Raises what a node or this machine refuses."""
     from localspec.backends.mlx import backend, native
 
     directory = model.header
@@ -144,7 +141,6 @@ class Ranks:
             self._end(_loss_of(self._peers) or failed)
 
     def _compare(self) -> None:
-        """Compare the choices that the others have sent since."""
         if self._checked is None or any(peer.choices.forward != self._checked[0] for peer in self._peers):
             return
         own = digest_of(self._checked[1].argmax())

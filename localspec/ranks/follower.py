@@ -39,7 +39,6 @@ from localspec.ranks.peer import GREETING_S, SSHD, Peer
 CHECKED = 16
 """one in so many forwards has its choices compared"""
 PR_SET_PDEATHSIG = 1
-
 log = logging.getLogger(__name__)
 
 

@@ -149,11 +149,8 @@ def prepare_model(
     model: Model, config: EngineConfig, lost: Lost, here: int | None
 ) -> tuple[EngineConfig, dict[str, int]]:
     """Reach the servers of a GGUF model, and return the settings to load it with, and the bytes that are free
-    at the servers' addresses.
-
-    ``lost`` is called, from any thread, with the error by which a server was lost, before llama.cpp aborts
-    this process. Raises as :func:`reach_server` and :func:`share_model`.
-    """
+    at the servers' addresses. ``lost`` is called, from any thread, with the error by which a server was lost,
+    before llama.cpp aborts this process. Raises as :func:`reach_server` and :func:`share_model`."""
     from localspec.backends.llama_cpp import rpc
 
     protocol = rpc.protocol()

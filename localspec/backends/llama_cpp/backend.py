@@ -156,13 +156,11 @@ class _Mark:
 
 
 class RecurrentSequences(Sequences):
-    """Sequences with a recurrent state, of which llama.cpp keeps ``kept`` earlier ones.
-
-    After a forward of ``w`` tokens a sequence can go back by ``min(kept, w - 1)``; llama.cpp reports ``kept``
-    however short the forward was, which is wrong. It can go back only once before the next forward, so a cut
-    is only noted, and made when something depends on it. Further back are only the marks, which are copies
-    of the state, and the beginning.
-    """
+    """Sequences with a recurrent state, of which llama.cpp keeps ``kept`` earlier ones. After a forward of
+    ``w`` tokens a sequence can go back by ``min(kept, w - 1)``; llama.cpp reports ``kept`` however short the
+    forward was, which is wrong. It can go back only once before the next forward, so a cut is only noted, and
+    made when something depends on it. Further back are only the marks, which are copies of the state, and the
+    beginning."""
 
     replays = True
 
@@ -250,7 +248,6 @@ class RecurrentSequences(Sequences):
         self._set_length(sequence, self.lengths[sequence])
 
     def _mark_at(self, sequence: int, length: int) -> _Mark | None:
-        """Return the mark if it is at or before ``length``; None if there is none."""
         mark = self._marks.get(sequence)
         return mark if mark is not None and mark.length <= length else None
 
@@ -285,10 +282,8 @@ def _address(state: bytearray, start: int = 0) -> Any:
 
 
 class Batch:
-    """A batch of at most ``size`` tokens, of one sequence each; ``native`` is llama.cpp's own.
-
-    Its arrays are held here: ctypes makes a new object each time one is read from the structure.
-    """
+    """A batch of at most ``size`` tokens, of one sequence each; ``native`` is llama.cpp's own. Its arrays are
+    held here: ctypes makes a new object each time one is read from the structure."""
 
     def __init__(self, size: int) -> None:
         self.size, self.length = size, 0
@@ -424,13 +419,11 @@ RECOMMENDED = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p
 
 
 class LlamaCppBackend:
-    """See :class:`localspec.backends.base.Backend`.
-
-    Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a bounded check of the file's
-    header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit. ``drafts``: the
-    model is a draft model, which goes back only to marks, so that no earlier states of a recurrent one are
-    kept. ``servers``: the bytes that are free at RPC servers, by their addresses.
-    """
+    """See :class:`localspec.backends.base.Backend`. Raises :class:`ModelNotFound` and :class:`ModelInvalid`
+    from a bounded check of the file's header before llama.cpp opens it, :class:`OutOfMemory` when the context
+    does not fit. ``drafts``: the model is a draft model, which goes back only to marks, so that no earlier
+    states of a recurrent one are kept. ``servers``: the bytes that are free at RPC servers, by their
+    addresses."""
 
     name = "llama_cpp"
 
@@ -584,10 +577,8 @@ class LlamaCppBackend:
 
     def _common_width(self, spans: Sequence[Span]) -> int:
         """The width to which shorter spans are padded; 0: no padding, because there is no room for it.
-
-        llama.cpp advances streams by equal steps and computes the rest in forwards of its own:
-        lengths of 5, 3, 1 and 4 took 184 ms in one batch, padded to 5 each 98 ms.
-        """
+        llama.cpp advances streams by equal steps and computes the rest in forwards of its own: lengths of 5,
+        3, 1 and 4 took 184 ms in one batch, padded to 5 each 98 ms."""
         width = max(len(span.tokens) for span in spans)
         room = all(self.length(span.sequence) + width <= self.capabilities.n_ctx for span in spans)
         room &= width * len(spans) <= self.capabilities.max_batch

@@ -54,10 +54,8 @@ class Device(NamedTuple):
 
 
 def backends_of(context: Any) -> list[ScheduledBackend]:
-    """Return the backends of a context that have a device, in its order.
-
-    Raises AttributeError where the library does not export the functions needed.
-    """
+    """Return the backends of a context that have a device, in its order. Raises AttributeError where the
+    library does not export the functions needed."""
     pointer, number = ctypes.c_void_p, ctypes.c_int
     scheduler = find_function("_ZNK13llama_context9get_schedEv", pointer, pointer)(context)
     count = find_function("ggml_backend_sched_get_n_backends", number, pointer)(scheduler)
@@ -70,10 +68,8 @@ def backends_of(context: Any) -> list[ScheduledBackend]:
 
 
 def find_function(name: str, result: Any, *arguments: Any) -> Any:
-    """Return a function of llama.cpp's library or of those it is linked with.
-
-    Raises AttributeError where it is not exported.
-    """
+    """Return a function of llama.cpp's library or of those it is linked with. Raises AttributeError where it
+    is not exported."""
     function = ctypes.CFUNCTYPE(result, *arguments)
     return function((name, lib._lib))
 
@@ -173,7 +169,6 @@ MAPS = Path("/proc/self/maps")
 SHARED = "r--s"
 """mark of a mapping that is read only and shared with its file: its pages can be read again"""
 _madvise = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-
 _recent: deque[str] = deque(maxlen=20)
 _ready = threading.Lock()
 _initialised = False
@@ -211,10 +206,8 @@ def last_error(fallback: str) -> str:
 
 class AbortFlag:
     """A flag that a context reads before every node of its graph: while it is set, ``llama_decode`` aborts.
-
     Its callback is C's ``strlen``, of a string that is empty until the flag is set: a Python function would
-    have to wait for the interpreter's lock, hundreds of times a forward.
-    """
+    have to wait for the interpreter's lock, hundreds of times a forward."""
 
     def __init__(self, context: Any) -> None:
         self._text = ctypes.create_string_buffer(2)
@@ -227,11 +220,9 @@ class AbortFlag:
 
 
 def threads(config: EngineConfig, model: Any) -> int:
-    """One thread per physical core that this process may use: more only compete for memory bandwidth.
-
-    A model that fits in the CPU's cache gets one thread: its steps are so short that a second one mostly
-    waits, and another process on that one's core stops both.
-    """
+    """One thread per physical core that this process may use: more only compete for memory bandwidth. A model
+    that fits in the CPU's cache gets one thread: its steps are so short that a second one mostly waits, and
+    another process on that one's core stops both."""
     if config.threads:
         return config.threads
     if lib.llama_model_size(model) < SMALL_MODEL:
@@ -305,10 +296,8 @@ def _overrides(cpu_experts: int) -> Any:
 
 def _drop_mapped() -> None:
     """Take the pages of mapped files from this process; those that it still reads come back at once.
-
     llama.cpp copies some weights into another order, and leaves the mapped ones resident: 2.09 GB instead of
-    1.36 for a model of 1.12, after an answer. A load without the mapping takes 1.4 s instead of 0.95.
-    """
+    1.36 for a model of 1.12, after an answer. A load without the mapping takes 1.4 s instead of 0.95."""
     with contextlib.suppress(OSError):  # only Linux has this file
         madvise = _madvise(("madvise", ctypes.CDLL(None)))
         for place in _of_files(MAPS.read_text(errors="replace")):

@@ -27,7 +27,6 @@ VERSION = re.compile(r"RPC_PROTO_(?:MAJOR|MINOR|PATCH)_VERSION +(\d+)")
 KNOWN = "7"
 """the protocol's major version whose commands :mod:`localspec.ranks.rpc` sends"""
 BUILD = "Install localspec by `make install`; docs/install.md has the command for pipx and uv."
-
 KEEPALIVE = {
     "TCP_KEEPIDLE": 5,
     "TCP_KEEPALIVE": 5,
@@ -53,10 +52,8 @@ def protocol() -> str:
 
 def devices(servers: Mapping[str, int]) -> dict[int, int]:
     """The devices of RPC servers, given with their free bytes by address, and this machine's GPUs, each with
-    its free bytes. A server that does not answer aborts the process: see :func:`on_abort`.
-
-    A server's device states all memory of its machine as free, where it is no GPU.
-    """
+    its free bytes. A server that does not answer aborts the process: see :func:`on_abort`. A server's device
+    states all memory of its machine as free, where it is no GPU."""
     pointer, number = ctypes.c_void_p, ctypes.c_size_t
     add = find_function("ggml_backend_rpc_add_server", pointer, ctypes.c_char_p)
     count = find_function("ggml_backend_reg_dev_count", number, pointer)

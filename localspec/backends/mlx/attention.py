@@ -62,11 +62,9 @@ class ForwardStep:
 
 
 class Attention:
-    """Keys and values of one layer.
-
-    ``window``: the number of tokens that a token attends to, itself included; None: all. ``slack``: the most
-    tokens of a forward. ``bits``: bits of a quantised number; 0: not quantised.
-    """
+    """Keys and values of one layer. ``window``: the number of tokens that a token attends to, itself
+    included; None: all. ``slack``: the most tokens of a forward. ``bits``: bits of a quantised number; 0: not
+    quantised."""
 
     def __init__(self, window: int | None, *, slack: int, bits: int = 0) -> None:
         self.window, self.bits = window, bits

@@ -38,12 +38,9 @@ TIDY = 64
 
 
 class MlxBackend:
-    """See :class:`localspec.backends.base.Backend`.
-
-    Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a check of the directory before MLX
-    opens it. With a ``group`` of ranks it computes its share of the model, and every rank must call the same
-    methods in the same order.
-    """
+    """See :class:`localspec.backends.base.Backend`. Raises :class:`ModelNotFound` and :class:`ModelInvalid`
+    from a check of the directory before MLX opens it. With a ``group`` of ranks it computes its share of the
+    model, and every rank must call the same methods in the same order."""
 
     name = "mlx"
 
@@ -125,8 +122,6 @@ class MlxBackend:
         for layer, state in zip(layers.parts, layers.after(views), strict=True):
             taken += layer.measure_bytes(state)
         return logits.shape[-1], taken
-
-    # The methods of the contract.
 
     def open(self) -> int:
         sequence = first_free(self._slots, self.capabilities)

@@ -80,10 +80,7 @@ def load_model(
     directory: ModelDirectory, progress: Callable[[float], None] | None = None, group: Any = None
 ) -> Any:
     """Load the model, or this rank's share of it, and read its weights into memory; never run code from the
-    directory.
-
-    Raises :class:`ModelInvalid` with mlx-lm's reason, :class:`OutOfMemory`.
-    """
+    directory. Raises :class:`ModelInvalid` with mlx-lm's reason, :class:`OutOfMemory`."""
     try:
         model = load_mlx(directory.path, lazy=True, trust_remote_code=False)[0]
         if group is not None:
