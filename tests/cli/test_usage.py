@@ -8,6 +8,7 @@ import subprocess
 import pexpect
 import pytest
 
+import localspec
 from tests.cli.harness import Cli
 from tests.waiting import DEADLINE_S
 
@@ -41,7 +42,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("line", "command", "seen"), WRONG)
-def test_what_is_wrong_is_said_with_the_nearest_and_whose_help_to_read(
+def test_a_mistake_is_answered_with_the_nearest_and_a_help(
     cli: Cli, line: str, command: str, seen: str
 ) -> None:
     done = cli(*line.split())
@@ -59,6 +60,11 @@ def test_a_terminal_is_no_other_machine(cli: Cli) -> None:
     terminal = cli.terminal("follow")
     terminal.expect("speaks with the daemon of another machine")
     terminal.expect(pexpect.EOF)
+
+
+def test_the_version_is_that_of_the_package(cli: Cli) -> None:
+    done = cli.process("--version")
+    assert (done.returncode, done.stdout) == (0, f"localspec {localspec.__version__}\n")
 
 
 @pytest.mark.slow
