@@ -101,13 +101,12 @@ def _weights(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> 
     return values / np.float32(shape[-1] ** 0.5) if len(shape) > 1 else 0.1 * values
 
 
-def common(d: Dimensions, **more: Any) -> dict[str, Any]:
+def common(d: Dimensions) -> dict[str, Any]:
     return {
         "context_length": d.context,
         "embedding_length": d.width,
         "block_count": d.layers,
         "attention.layer_norm_rms_epsilon": 1e-5,
-        **more,
     }
 
 

@@ -11,14 +11,8 @@ from typing import Any
 
 VOCABULARY = 264
 """rows of the embedding: 256 bytes, the specials, and two that have no text, as real models have"""
-SPECIALS = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|fim_prefix|>",
-    "<|fim_middle|>",
-    "<|fim_suffix|>",
-)
+NAMES = ("endoftext", "im_start", "im_end", "fim_prefix", "fim_middle", "fim_suffix")
+SPECIALS = [f"<|{name}|>" for name in NAMES]
 PAD, IM_START, END = 256, 257, 258
 WINDOW = 16
 """of layers that slide, and of chunks: smaller than any prompt with an answer"""
@@ -97,7 +91,6 @@ FAMILIES: Mapping[str, Family] = {
             "num_key_value_heads": 4,
             "num_experts_per_tok": 2,
             "moe_intermediate_size": 64,
-            "norm_topk_prob": True,
             "n_routed_experts": 4,
             "n_shared_experts": 1,
             "first_k_dense_replace": 1,
@@ -107,8 +100,6 @@ FAMILIES: Mapping[str, Family] = {
             "qk_nope_head_dim": 32,
             "v_head_dim": 32,
             "n_group": 2,
-            "topk_group": 1,
-            "routed_scaling_factor": 1.0,
             "index_head_dim": 32,
             "index_n_heads": 2,
             "index_topk": WINDOW,
@@ -140,7 +131,6 @@ FAMILIES: Mapping[str, Family] = {
             "sliding_window": WINDOW,
             "sliding_window_layers": [1],
             "conv_window": 2,
-            "tie_word_embeddings": False,
         },
     ),
 }

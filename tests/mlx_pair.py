@@ -75,7 +75,6 @@ def in_both_formats(folder: Path, name: str, bundled: str) -> tuple[Path, Path]:
 
 @cache
 def _run() -> Path:
-    """The directory of this run."""
     path = Path(tempfile.mkdtemp(prefix="localspec-mlx-")).resolve()
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path
@@ -130,8 +129,6 @@ def _config(reader: GGUFReader) -> dict[str, Any]:
         "tie_word_embeddings": True,
         "vocab_size": of("vocab_size"),
         "max_position_embeddings": of("context_length"),
-        "attention_bias": False,
-        "hidden_act": "silu",
         "torch_dtype": "float16",
         "bos_token_id": field_of(reader, "tokenizer.ggml.bos_token_id"),
         "eos_token_id": [field_of(reader, f"tokenizer.ggml.{role}_token_id") for role in ("padding", "eos")],
@@ -147,24 +144,13 @@ def _tokenizer(reader: GGUFReader) -> dict[str, Any]:
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": not is_qwen}
     return {
         "version": "1.0",
-        "truncation": None,
-        "padding": None,
         "added_tokens": [
             {"id": i, "content": tokens[i], **special} for i, kind in enumerate(types) if kind == CONTROL
         ],
-        "normalizer": None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split if is_qwen else digits, level]},
-        "post_processor": None,
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": False,
             "vocab": {token: i for i, token in enumerate(tokens)},
             "merges": [merge.split(" ") for merge in field_of(reader, "tokenizer.ggml.merges")],
         },

@@ -31,7 +31,6 @@ STREAMS = 4
 """of hidden states, in hyper-connections"""
 INDEX = {"heads": 2, "head": 32, "top": 64}
 """the index of sparse attention: ``top`` entries are read"""
-# The families.
 
 
 def _norms(d: Dimensions) -> Shapes:
@@ -40,15 +39,12 @@ def _norms(d: Dimensions) -> Shapes:
 
 def _lfm2(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
     kv_heads = [0 if d.is_recurrent(i) else d.kv_heads for i in range(d.layers)]
-    values = common(
-        d,
-        **{
-            "feed_forward_length": d.hidden,
-            "attention.head_count": d.heads,
-            "attention.head_count_kv": kv_heads,
-            "shortconv.l_cache": 3,
-        },
-    )
+    values = common(d) | {
+        "feed_forward_length": d.hidden,
+        "attention.head_count": d.heads,
+        "attention.head_count_kv": kv_heads,
+        "shortconv.l_cache": 3,
+    }
     convolution: Shapes = {
         "shortconv.conv.weight": (d.width, 3),
         "shortconv.in_proj.weight": (3 * d.width, d.width),
@@ -77,20 +73,17 @@ def _delta_net(d: Dimensions) -> Shapes:
 
 
 def _qwen(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
-    values = common(
-        d,
-        **{
-            "feed_forward_length": d.hidden,
-            "attention.head_count": d.heads,
-            "attention.head_count_kv": d.kv_heads,
-            "attention.key_length": d.head,
-            "attention.value_length": d.head,
-            "rope.dimension_count": d.head,
-            "rope.dimension_sections": [d.head // 4, d.head // 4, 0, 0],
-            "full_attention_interval": d.attention,
-            **state_space(d),
-        },
-    )
+    values = common(d) | {
+        "feed_forward_length": d.hidden,
+        "attention.head_count": d.heads,
+        "attention.head_count_kv": d.kv_heads,
+        "attention.key_length": d.head,
+        "attention.value_length": d.head,
+        "rope.dimension_count": d.head,
+        "rope.dimension_sections": [d.head // 4, d.head // 4, 0, 0],
+        "full_attention_interval": d.attention,
+        **state_space(d),
+    }
     shapes = ends(d)
     for i in range(d.layers):
         block: Shapes = {"attn_norm.weight": (d.width,), "post_attention_norm.weight": (d.width,)}
@@ -101,7 +94,7 @@ def _qwen(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
 
 def _mamba(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
     d = replace(d, ranks=2 * d.width // d.state)  # llama.cpp knows twice the width alone
-    values = common(d, **{"feed_forward_length": 0, "attention.head_count": 0, **state_space(d)})
+    values = common(d) | {"feed_forward_length": 0, "attention.head_count": 0} | state_space(d)
     shapes = ends(d)
     for i in range(d.layers):
         block: Shapes = {
@@ -118,18 +111,6 @@ def _mamba(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
         }
         shapes |= in_layer(i, block)
     return values, shapes
-
-
-def _mixture(d: Dimensions) -> dict[str, Any]:
-    return {
-        "expert_count": d.experts,
-        "expert_used_count": 2,
-        "expert_feed_forward_length": d.hidden,
-        "expert_shared_count": 1,
-        "expert_gating_func": 2,
-        "expert_weights_scale": 1.0,
-        "expert_weights_norm": True,
-    }
 
 
 def _biased_experts(d: Dimensions) -> Shapes:
@@ -149,22 +130,6 @@ def _mixed_streams(d: Dimensions) -> Shapes:
             f"hc_{part}_scale.weight": (3,),
         }
     return shapes
-
-
-def _hyper_connections() -> dict[str, Any]:
-    return {
-        "hyper_connection.count": STREAMS,
-        "hyper_connection.sinkhorn_iterations": 2,
-        "hyper_connection.epsilon": 1e-6,
-    }
-
-
-def _indexed(head: int) -> dict[str, Any]:
-    return {
-        "attention.indexer.head_count": INDEX["heads"],
-        "attention.indexer.key_length": head,
-        "attention.indexer.top_k": INDEX["top"],
-    }
 
 
 # GLM 5: Kimi Delta Attention in most layers, indexed latent attention in the others.
@@ -202,28 +167,37 @@ def _glm5_next(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
     """Hyper-connections; the index pools the keys of four tokens."""
     pool = 4
     head = INDEX["head"]
-    values = common(
-        d,
-        **{
-            "feed_forward_length": d.hidden,
-            "attention.head_count": d.heads,
-            "attention.head_count_kv": [0 if d.is_recurrent(i) else 1 for i in range(d.layers)],
-            "attention.key_length": RANK,
-            "attention.value_length": RANK,
-            "attention.key_length_mla": d.head,
-            "attention.value_length_mla": d.head,
-            "attention.q_lora_rank": RANK,
-            "attention.kv_lora_rank": RANK,
-            "attention.indexer.kpool": pool,
-            "attention.indexer.kpool_select_tail": True,
-            "rope.dimension_count": 0,
-            "leading_dense_block_count": 1,
-            "ssm.conv_kernel": d.kernel,
-            "kda.head_dim": d.head,
-            "kda.gate_lower_bound": -5.0,
-        },
-        **_mixture(d) | _hyper_connections() | _indexed(head),
-    )
+    values = common(d) | {
+        "feed_forward_length": d.hidden,
+        "attention.head_count": d.heads,
+        "attention.head_count_kv": [0 if d.is_recurrent(i) else 1 for i in range(d.layers)],
+        "attention.key_length": RANK,
+        "attention.value_length": RANK,
+        "attention.key_length_mla": d.head,
+        "attention.value_length_mla": d.head,
+        "attention.q_lora_rank": RANK,
+        "attention.kv_lora_rank": RANK,
+        "attention.indexer.head_count": INDEX["heads"],
+        "attention.indexer.key_length": head,
+        "attention.indexer.top_k": INDEX["top"],
+        "attention.indexer.kpool": pool,
+        "attention.indexer.kpool_select_tail": True,
+        "rope.dimension_count": 0,
+        "leading_dense_block_count": 1,
+        "ssm.conv_kernel": d.kernel,
+        "kda.head_dim": d.head,
+        "kda.gate_lower_bound": -5.0,
+        "expert_count": d.experts,
+        "expert_used_count": 2,
+        "expert_feed_forward_length": d.hidden,
+        "expert_shared_count": 1,
+        "expert_gating_func": 2,
+        "expert_weights_scale": 1.0,
+        "expert_weights_norm": True,
+        "hyper_connection.count": STREAMS,
+        "hyper_connection.sinkhorn_iterations": 2,
+        "hyper_connection.epsilon": 1e-6,
+    }
     shapes = ends(d) | {"output.weight": (vocabulary_size(), d.width)}
     for i in range(d.layers):
         block = _norms(d) | _mixed_streams(d)
@@ -254,7 +228,6 @@ alone, one that cannot be rolled back. The third has experts."""
 
 
 def write_model(path: Path, architecture: str, d: Dimensions = SMALL) -> Path:
-    """A model of one of :data:`FAMILIES`."""
     return write(path, architecture, *FAMILIES[architecture](d))
 
 
@@ -288,18 +261,15 @@ def write_model_with_mtp(path: Path, d: Dimensions = SMALL) -> Path:
 
 def _one_layer(d: Dimensions) -> dict[str, Any]:
     """The values of a head of one layer that takes states of its target's."""
-    return common(
-        d,
-        **{
-            "block_count": 1,
-            "feed_forward_length": d.hidden,
-            "attention.head_count": d.heads,
-            "attention.head_count_kv": d.kv_heads,
-            "attention.key_length": d.head,
-            "attention.value_length": d.head,
-            "target_layers": [1, 2, 3],
-        },
-    )
+    return common(d) | {
+        "block_count": 1,
+        "feed_forward_length": d.hidden,
+        "attention.head_count": d.heads,
+        "attention.head_count_kv": d.kv_heads,
+        "attention.key_length": d.head,
+        "attention.value_length": d.head,
+        "target_layers": [1, 2, 3],
+    }
 
 
 def write_eagle_head(path: Path, d: Dimensions = SMALL) -> Path:
@@ -313,7 +283,6 @@ def write_eagle_head(path: Path, d: Dimensions = SMALL) -> Path:
 
 
 def write_dflash_head(path: Path, d: Dimensions = SMALL) -> Path:
-    """A DFlash head of one layer."""
     own = _one_layer(d) | {"block_size": 8}
     block = {"attn_norm.weight": (d.width,), "ffn_norm.weight": (d.width,), **attention(d), **dense(d)}
     shapes: Shapes = {"fc.weight": (d.width, 3 * d.width), "enc.output_norm.weight": (d.width,)}

@@ -77,8 +77,6 @@ def markov(
 
 
 class ToyLogits:
-    """Rows in memory."""
-
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
 
@@ -237,12 +235,10 @@ class ToyBackend:
         return len(self._cache[sequence])
 
     def tokens(self, sequence: int) -> list[int]:
-        """The tokens of ``sequence``, for tests."""
         return list(self._cache[sequence])
 
     @property
     def open_sequences(self) -> int:
-        """Sequences opened and not closed, for tests."""
         return len(self._cache)
 
     def free(self) -> None:

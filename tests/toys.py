@@ -112,5 +112,4 @@ def rested(engine: Engine, limit: int = 2000) -> int:
 
 
 def answer(sequence: Running) -> list[int]:
-    """The tokens of the answer."""
     return sequence.tokens[sequence.prompt_length :]

@@ -22,7 +22,7 @@ from localspec.models.needs import MARKS, ROLLBACK, size_of, states_kept
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import MB
 from tests import random_ggufs
-from tests.conformance.backend import BackendConformance, all_rows, feed
+from tests.conformance.backend import BackendConformance, feed
 
 SMALL = EngineConfig(n_ctx=512, parallel=4, threads=1, prefill_chunk=128)
 ROLLED_BACK = ("lfm2", "qwen35")
@@ -68,7 +68,7 @@ def begun(backend: LlamaCppBackend, wrong: int) -> int:
 
 
 def next_row(backend: LlamaCppBackend, sequence: int) -> np.ndarray:
-    return all_rows(feed(backend, sequence, TEXT[START + 1 : START + 3], rows=2), 2)
+    return feed(backend, sequence, TEXT[START + 1 : START + 3], rows=2).rows(0, 2)
 
 
 @pytest.mark.parametrize("wrong", range(ROLLBACK + 1))
@@ -133,8 +133,6 @@ def test_neighbours_that_are_filled_up_go_back_as_well(hybrid: LlamaCppBackend) 
 
 
 def test_what_the_states_take_is_what_the_header_tells(hybrid: LlamaCppBackend) -> None:
-    if hybrid.model == "deepseek4":
-        pytest.skip("its compressed entries are not planned")
     sequence = begun(hybrid, 0)
     size = size_of(model_at(model(hybrid.model)), SMALL)
     found = len(hybrid._sequences._state(sequence, RECURRENT))
@@ -180,7 +178,7 @@ def test_a_model_that_llama_cpp_computes_right_once_has_one_sequence() -> None:
         assert backend.truncate(sequence, 161) == 161
         backend.close(sequence)
         restored = backend.restore(state)
-        rows.append(all_rows(feed(backend, restored, text[160:168], rows=8), 8))
+        rows.append(feed(backend, restored, text[160:168], rows=8).rows(0, 8))
         backend.close(restored)
     assert np.array_equal(rows[0], rows[1])
     assert {*ROLLED_BACK, FIRST_ALONE} <= needs.ROLLED_BACK and {FIRST_ALONE} == needs.FIRST_ALONE

@@ -15,10 +15,6 @@ def feed(backend: Backend, sequence: int, tokens: list[int], rows: int = 1) -> L
     return backend.forward([Span(sequence, tokens, rows)])
 
 
-def all_rows(logits: Logits, n: int) -> Rows:
-    return logits.rows(0, n)
-
-
 def go_back(backend: Backend, sequence: int, tokens: list[int], length: int) -> None:
     """Roll back to ``length`` of ``tokens``; what the backend could not keep is fed again."""
     reachable = backend.reach(sequence, length)
@@ -81,21 +77,21 @@ class BackendConformance:
 
     def test_rows_are_given_for_the_last_tokens_asked(self, backend: Backend) -> None:
         tokens = self.text(backend)[:8]
-        every = all_rows(feed(backend, backend.open(), tokens, rows=8), 8)
-        last = all_rows(feed(backend, backend.open(), tokens, rows=3), 3)
+        every = feed(backend, backend.open(), tokens, rows=8).rows(0, 8)
+        last = feed(backend, backend.open(), tokens, rows=3).rows(0, 3)
         assert every.dtype == np.float32 and every.shape == (8, backend.vocabulary.size)
         assert self.close_to(every[5:], last)
 
     def test_rows_are_a_copy(self, backend: Backend) -> None:
         sequence = backend.open()
-        before = all_rows(feed(backend, sequence, self.text(backend)[:4]), 1)
+        before = feed(backend, sequence, self.text(backend)[:4]).rows(0, 1)
         kept = before.copy()
         feed(backend, sequence, self.text(backend)[4:9])
         assert np.array_equal(before, kept)
 
     def test_argmax_and_margins_agree_with_the_rows(self, backend: Backend) -> None:
         logits = feed(backend, backend.open(), self.text(backend)[:12], rows=12)
-        rows = all_rows(logits, 12)
+        rows = logits.rows(0, 12)
         assert list(logits.argmax()) == rows.argmax(axis=-1).tolist()
         assert logits.peaks() == rows.max(axis=-1).tolist()
         ordered = np.sort(rows, axis=-1)
@@ -106,30 +102,30 @@ class BackendConformance:
         tokens = self.text(backend)
         wide, narrow = backend.open(), backend.open()
         feed(backend, wide, tokens[:20]), feed(backend, narrow, tokens[:20])
-        at_once = all_rows(feed(backend, wide, tokens[20:26], rows=6), 6)
-        one_by_one = np.concatenate([all_rows(feed(backend, narrow, [t]), 1) for t in tokens[20:26]])
+        at_once = feed(backend, wide, tokens[20:26], rows=6).rows(0, 6)
+        one_by_one = np.concatenate([feed(backend, narrow, [t]).rows(0, 1) for t in tokens[20:26]])
         assert self.close_to(at_once, one_by_one)
 
     @pytest.mark.parametrize("chunk", [2, 3, 7, 16])
     def test_chunked_prefill_equals_prefill_at_once(self, backend: Backend, chunk: int) -> None:
         tokens = self.text(backend)[:42]
-        whole = all_rows(feed(backend, backend.open(), tokens), 1)
+        whole = feed(backend, backend.open(), tokens).rows(0, 1)
         sequence = backend.open()
         for start in range(0, len(tokens), chunk):
             logits = feed(backend, sequence, tokens[start : start + chunk])
-        assert self.close_to(all_rows(logits, 1), whole)
+        assert self.close_to(logits.rows(0, 1), whole)
 
     @pytest.mark.parametrize("depth", [1, 4, 19])
     def test_truncate_forgets_exactly_the_tail(self, backend: Backend, depth: int) -> None:
         tokens = self.text(backend)[:30]
         sequence = backend.open()
-        expected = all_rows(feed(backend, sequence, tokens, rows=5), 5)
+        expected = feed(backend, sequence, tokens, rows=5).rows(0, 5)
         assert backend.reach(sequence, 25) == 25 or not self.keeps(backend)
         go_back(backend, sequence, tokens, 25)
         feed(backend, sequence, list(reversed(tokens))[:depth])
         go_back(backend, sequence, tokens, 25)
         assert backend.length(sequence) == 25
-        assert self.close_to(all_rows(feed(backend, sequence, tokens[25:], rows=5), 5), expected)
+        assert self.close_to(feed(backend, sequence, tokens[25:], rows=5).rows(0, 5), expected)
 
     def test_truncate_to_nothing_and_to_the_same_length(self, backend: Backend) -> None:
         sequence = backend.open()
@@ -154,8 +150,8 @@ class BackendConformance:
         feed(backend, copy, rest)
         alone = backend.open()
         feed(backend, alone, tokens[:20])
-        one = all_rows(feed(backend, original, tokens[20:]), 1)
-        assert self.close_to(one, all_rows(feed(backend, alone, tokens[20:]), 1))
+        one = feed(backend, original, tokens[20:]).rows(0, 1)
+        assert self.close_to(one, feed(backend, alone, tokens[20:]).rows(0, 1))
         backend.close(original)
         assert backend.length(copy) == 25
 
@@ -166,16 +162,16 @@ class BackendConformance:
         sequence, neighbour = backend.open(), backend.open()
         feed(backend, sequence, tokens[:30], 0)
         state = backend.save(sequence)
-        expected = all_rows(feed(backend, sequence, tokens[30:], 10), 10)
+        expected = feed(backend, sequence, tokens[30:], 10).rows(0, 10)
         feed(backend, neighbour, tokens[5:25], 0)
         backend.close(sequence)
         copy = backend.restore(state)
         assert backend.length(copy) == 30
-        assert np.array_equal(all_rows(feed(backend, copy, tokens[30:], 10), 10), expected)
+        assert np.array_equal(feed(backend, copy, tokens[30:], 10).rows(0, 10), expected)
         kept = backend.truncate(copy, 12)
         assert kept == 12 or (kept < 12 and not self.keeps(backend))
         again = backend.restore(state)
-        assert np.array_equal(all_rows(feed(backend, again, tokens[30:], 10), 10), expected)
+        assert np.array_equal(feed(backend, again, tokens[30:], 10).rows(0, 10), expected)
 
     def test_bytes_that_are_no_sequence_are_refused_and_nothing_is_left_open(self, backend: Backend) -> None:
         if not backend.capabilities.saves:
@@ -197,7 +193,7 @@ class BackendConformance:
         together = backend.forward(spans).rows(0, 8)
         for sequence, *_ in spans:
             backend.close(sequence)
-        alone = np.concatenate([all_rows(feed(backend, backend.open(), p, rows=r), r) for p, r in parts])
+        alone = np.concatenate([feed(backend, backend.open(), p, rows=r).rows(0, r) for p, r in parts])
         assert self.close_to(together, alone)
 
     def test_sequences_roll_back_each_by_its_own_amount(self, backend: Backend) -> None:
@@ -222,10 +218,10 @@ class BackendConformance:
             feed(backend, sequence, [*missing, *tokens[n : n + 3], *wrong], rows=len(wrong) + 1)
             if wrong:
                 backend.truncate(sequence, n + 3)
-            expected = all_rows(feed(backend, plain, tokens[n : n + 3]), 1)
+            expected = feed(backend, plain, tokens[n : n + 3]).rows(0, 1)
             again = backend.fork(sequence, min(n + 2, backend.length(sequence)))
             rest = tokens[backend.length(again) : n + 3]
-            assert self.close_to(all_rows(feed(backend, again, rest), 1), expected)
+            assert self.close_to(feed(backend, again, rest).rows(0, 1), expected)
             backend.close(again)
 
     def test_a_mark_can_be_come_back_to(self, backend: Backend) -> None:
@@ -233,12 +229,12 @@ class BackendConformance:
         sequence = backend.open()
         feed(backend, sequence, tokens[:20], rows=0)
         backend.mark(sequence)
-        expected = all_rows(feed(backend, sequence, tokens[20:30], rows=5), 5)
+        expected = feed(backend, sequence, tokens[20:30], rows=5).rows(0, 5)
         for wrong in (1, 4, 2):
             feed(backend, sequence, tokens[:wrong])
         kept = backend.truncate(sequence, 20)
         assert kept == 20 or not self.keeps(backend)
-        assert self.close_to(all_rows(feed(backend, sequence, tokens[kept:30], rows=5), 5), expected)
+        assert self.close_to(feed(backend, sequence, tokens[kept:30], rows=5).rows(0, 5), expected)
 
     def test_neighbours_may_leave_and_others_take_their_places(self, backend: Backend) -> None:
         tokens = self.text(backend)
@@ -246,7 +242,7 @@ class BackendConformance:
         alone, expected = backend.open(), []
         for text in texts:
             backend.truncate(alone, 0)
-            expected.append(all_rows(feed(backend, alone, text), 1))
+            expected.append(feed(backend, alone, text).rows(0, 1))
         backend.close(alone)
         sequences = {i: backend.open() for i in range(3)}
         for i, sequence in sequences.items():
