@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
@@ -10,32 +8,40 @@ import psutil
 import pytest
 from filelock import FileLock
 
-from localspec.client import Client, connect, discovery
+from localspec.client import Client, Stream, connect, discovery
+from localspec.protocol.requests import Result
 from tests.daemon.harness import ECHO_DAEMON, write_config
+from tests.folders import short_folder
 from tests.waiting import DEADLINE_S
 
 
 @contextmanager
 def own_home() -> Iterator[Path]:
     """This process's own home; a daemon that is left running, in it or below it, is stopped."""
-    path = Path(tempfile.mkdtemp(prefix="ls")).resolve()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOCALSPEC_HOME", str(path))
-        write_config(path)
-        try:
-            yield path
-        finally:
-            if (found := discovery.find()) is not None and psutil.pid_exists(found.pid):
-                psutil.Process(found.pid).terminate()
-    for lock in path.rglob("daemon.lock"):
-        with FileLock(lock, timeout=DEADLINE_S):
-            pass  # a daemon holds it to its very end
-    shutil.rmtree(path, ignore_errors=True)
+    with short_folder() as path:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LOCALSPEC_HOME", str(path))
+            write_config(path)
+            try:
+                yield path
+            finally:
+                if (found := discovery.find()) is not None and psutil.pid_exists(found.pid):
+                    psutil.Process(found.pid).terminate()
+        for lock in path.rglob("daemon.lock"):
+            with FileLock(lock, timeout=DEADLINE_S):
+                pass  # a daemon holds it to its very end
 
 
 async def echo() -> Client:
     """A client of the home's daemon, with echo workers."""
     return await connect(command=ECHO_DAEMON)
+
+
+async def begun(stream: Stream[Result]) -> Stream[Result]:
+    """The stream, once its first text has come."""
+    async for _ in stream:
+        return stream
+    raise AssertionError("it ended without a text")
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from localspec.client import Client, connect, discovery
 from localspec.errors import DaemonUnavailable, InvalidOptions
 from localspec.home import discovery_path, log_path, starter_path
 from localspec.protocol.messages import ChatSend, Discovery
-from tests.client.conftest import echo
+from tests.client.conftest import begun, echo
 from tests.daemon.harness import ECHO_DAEMON, write_config
 from tests.waiting import run
 
@@ -100,9 +100,7 @@ def test_a_broken_configuration_is_reported_before_a_daemon_is_started(home: Pat
         (("/no/such/program",), "cannot be started"),
     ],
 )
-def test_a_daemon_that_dies_at_once_or_is_no_program_says_why(
-    home: Path, command: tuple[str, ...], what: str
-) -> None:
+def test_one_that_dies_or_is_no_program_says_why(home: Path, command: tuple[str, ...], what: str) -> None:
     with pytest.raises(DaemonUnavailable, match=f"(?s){what}"):
         run(connect(command=command))
 
@@ -120,9 +118,7 @@ async def test_an_idle_older_daemon_is_replaced(
 ) -> None:
     first = (await client.status()).pid
     monkeypatch.setattr("localspec.client.client.__version__", "99.0.0")
-    stream = client.generate("stall")
-    async for _ in stream:
-        break
+    stream = await begun(client.generate("stall"))
     async with await echo() as busy:
         assert (await busy.status()).pid == first
     await stream.cancel()
@@ -140,9 +136,7 @@ async def test_an_idle_daemon_of_other_settings_is_replaced_once_and_keeps_its_s
     session = (await client.open().result()).session
     await client.chat(ChatSend(session=session, content="hello")).result()
     write_config(home, options={"k": 3})
-    stream = client.generate("stall")
-    async for _ in stream:
-        break
+    stream = await begun(client.generate("stall"))
     async with await echo() as busy:
         assert (await busy.status()).pid == first and busy.welcome.settings == "changed"
     await stream.cancel()
