@@ -76,7 +76,6 @@ def _pull(entry: Entry) -> str | None:
 
 
 def main(names: Sequence[str]) -> None:
-    """Download what is missing of these models."""
     for entry in (CATALOGUE[name] for name in names):
         if _found(entry) is None and (reason := _pull(entry)) is not None:
             print(f"skipped: tests on {entry.name}: {reason}. To get it: localspec models pull {entry.name}")

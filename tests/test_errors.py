@@ -40,7 +40,6 @@ def family(root: type[LocalspecError]) -> list[type[LocalspecError]]:
 
 
 ALL = family(LocalspecError)
-each = pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 
 
 def test_every_code_is_documented_and_every_documented_code_exists() -> None:
@@ -54,22 +53,14 @@ def test_no_two_classes_have_one_code() -> None:
     assert len(codes) > len(DOCUMENTED) and codes.most_common(1)[0][1] == 1, codes
 
 
-@each
-def test_every_error_has_a_remedy(kind: type[LocalspecError]) -> None:
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+def test_an_error_has_a_remedy_and_an_exit_code_and_can_be_rebuilt(kind: type[LocalspecError]) -> None:
     assert re.fullmatch(r"[A-Z].{9,}\.", kind.default_remedy)
     assert kind("it happened").remedy == kind.default_remedy
-
-
-@each
-def test_an_error_is_rebuilt_from_its_description(kind: type[LocalspecError]) -> None:
+    assert kind.exit_code == EXITS.get(kind.code, ExitCode.ERROR)
     rebuilt = from_dict(kind("it happened", "do this").as_dict())
     assert type(rebuilt) is (kind if "code" in vars(kind) else LocalspecError)
     assert (rebuilt.code, rebuilt.message, rebuilt.remedy) == (kind.code, "it happened", "do this")
-
-
-@each
-def test_an_error_ends_with_the_documented_exit_code(kind: type[LocalspecError]) -> None:
-    assert kind.exit_code == EXITS.get(kind.code, ExitCode.ERROR)
 
 
 def test_exit_codes_are_the_documented_numbers() -> None:

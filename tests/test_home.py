@@ -62,9 +62,7 @@ def test_without_a_home_the_platforms_places_are_used(
         assert path.is_relative_to(tmp_path) and "localspec" in path.parts
 
 
-def test_a_home_too_deep_for_a_unix_socket_has_it_elsewhere(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_home_too_deep_for_a_socket_has_it_elsewhere(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert home.socket_path() == root / "runtime" / "daemon.sock"
     monkeypatch.setenv("LOCALSPEC_HOME", str(root / ("d" * 100)))
     path = home.socket_path()

@@ -23,7 +23,6 @@ from tests.toy import ToyBackend, ToyLogits, markov
 
 
 def handler() -> Callable[[int, FrameType | None], Any]:
-    """The present handler of SIGINT."""
     found = signal.getsignal(signal.SIGINT)
     assert callable(found)
     return found
@@ -123,26 +122,20 @@ def test_a_step_ends_and_its_request_is_cancelled(n: int) -> None:
     assert engine.generate("abc", temperature=0.0, max_tokens=20).finish().text == expected.text
 
 
-def test_an_interrupted_load_ends_early_and_frees_what_it_has() -> None:
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_a_load_ends_early_by_an_interrupt_or_an_error_of_its_progress(error: type[BaseException]) -> None:
     fractions: list[float] = []
 
     def progress(fraction: float) -> None:
         fractions.append(fraction)
+        if error is ValueError:
+            raise error
         interrupt()
 
     config = EngineConfig(n_ctx=256, parallel=1, threads=1)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(error):
         LlamaCppBackend(model_at(bundled_model(BUNDLED_DRAFT)), config, progress=progress)
     assert len(fractions) == 1 and fractions[0] < 1
-
-
-def test_an_error_of_the_progress_ends_a_load_as_itself() -> None:
-    def progress(fraction: float) -> None:
-        raise ValueError("no bar")
-
-    config = EngineConfig(n_ctx=256, parallel=1, threads=1)
-    with pytest.raises(ValueError, match="no bar"):
-        LlamaCppBackend(model_at(bundled_model(BUNDLED_DRAFT)), config, progress=progress)
 
 
 def test_a_request_that_is_interrupted_while_it_is_queued_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:

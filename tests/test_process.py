@@ -27,9 +27,7 @@ def test_a_python_of_ours_does_not_import_from_where_it_is_started(tmp_path: Pat
     assert "json.tool" in done.stdout
 
 
-def test_relative_paths_stay_those_of_the_persons_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_relative_paths_stay_those_of_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name, value in (
         ("LOCALSPEC_HOME", "here"),

@@ -99,9 +99,3 @@ def test_what_is_no_table_is_refused_in_our_words(file: Path, name: str, value: 
     (error,) = refusals_of_the_file(file, f"\n{name} = {value}")
     assert error.message.startswith(f"{name} must be a table of settings, [{name}], not ")
     assert error.remedy == f"Correct {file}: `localspec config edit`."
-
-
-def test_values_are_shown_as_they_were_written(file: Path) -> None:
-    for value in ("true", "[1]", "'many'", "2020-01-01", "12:00:00", "-1"):
-        (error,) = refusals_of_the_file(file, f"engine.n_ctx = {value}")
-        assert error.message.endswith(f", not {value}")

@@ -61,7 +61,6 @@ async def soon(awaitable: Awaitable[T]) -> T:
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait until ``condition`` holds."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         if time.monotonic() > deadline:
