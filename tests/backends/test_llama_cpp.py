@@ -70,13 +70,6 @@ def test_wide_forwards_of_any_width_are_equal_to_the_bit() -> None:
     assert len(seen) == 1
 
 
-def test_truncated_file(tmp_path: Path) -> None:
-    path = tmp_path / "cut.gguf"
-    path.write_bytes(DRAFT.read_bytes()[:-1])
-    with pytest.raises(ModelInvalid, match="truncated"):
-        LlamaCppBackend(model_at(path))
-
-
 def test_a_gguf_file_that_llama_cpp_cannot_run(tmp_path: Path) -> None:
     """The header is sound, the architecture unknown: the error has llama.cpp's own reason."""
     path = tmp_path / "odd.gguf"
@@ -182,7 +175,7 @@ def test_a_copy_that_fails_leaves_no_sequence_open(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("own", "spins"), [({}, SPINS), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, None)]
 )
-def test_threads_wait_shortly_for_each_other_unless_the_user_has_set_it(
+def test_threads_wait_shortly_for_each_other_unless_users_set_it(
     own: dict[str, str], spins: str | None
 ) -> None:
     """As libgomp itself prints it."""

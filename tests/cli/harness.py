@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -87,7 +86,6 @@ class Cli:
         return process
 
     def terminal(self, *arguments: str, **settings: Any) -> pexpect.spawn:
-        """The command on a terminal."""
         command, *rest = (*self.command, *arguments)
         usual = {"env": self.environment, "timeout": DEADLINE_S, "encoding": "utf-8", "dimensions": (24, 200)}
         return pexpect.spawn(command, rest, **usual | settings)
@@ -107,10 +105,6 @@ def ended(terminal: pexpect.spawn) -> int | None:
     terminal.close()
     code: int | None = terminal.exitstatus
     return code
-
-
-def texts(results: Sequence[dict[str, Any]]) -> set[str]:
-    return {result["text"] for result in results}
 
 
 class _Stream(io.TextIOWrapper):

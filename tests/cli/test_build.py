@@ -106,11 +106,6 @@ def test_an_accelerator_reaches_the_check_as_it_was_written(tmp_path: Path) -> N
         given = (f"VENV={tmp_path}", f"PYTHON={sys.executable}")
         environment = {**os.environ, "ACCEL": wanted}
         done = subprocess.run(
-            ("make", "install", *given),
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
+            ("make", "install", *given), cwd=ROOT, env=environment, capture_output=True, text=True
         )
         assert f"ACCEL={wanted} is no accelerator" in done.stderr

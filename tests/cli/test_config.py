@@ -32,7 +32,6 @@ def file(cli: Cli) -> Path:
 
 
 def shown(cli: Cli, *arguments: str) -> dict[str, Any]:
-    """The value of every setting."""
     return {each["key"]: each["value"] for each in cli.json("config", "show", *arguments)["settings"]}
 
 
@@ -89,16 +88,9 @@ def test_a_value_is_set_and_removed(cli: Cli) -> None:
     assert "Every program and every user of this machine" in opened
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("nctx", "1"), "there is no setting named 'nctx'; did you mean 'n_ctx'?"),
-        (("model", "b", "-m", "a"), "options.model cannot be set for one model. Set it for all models"),
-    ],
-)
-def test_a_refused_value_is_not_written(cli: Cli, arguments: tuple[str, ...], message: str) -> None:
-    done = cli("config", "set", *arguments)
-    assert done.returncode == 2 and message in done.stderr, done.stderr
+def test_a_refused_value_is_not_written(cli: Cli) -> None:
+    done = cli("config", "set", "model", "b", "-m", "a")
+    assert done.returncode == 2 and "options.model cannot be set for one model. Set it for all" in done.stderr
     assert file(cli).read_text() == CONFIG and os.listdir(file(cli).parent) == ["config.toml"]
 
 

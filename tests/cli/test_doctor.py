@@ -16,8 +16,7 @@ from tests.cli.harness import Cli, ended
 from tests.folders import short_folder
 from tests.waiting import DEADLINE_S
 
-CHECKS = ["python", "llama_cpp", "mlx", "config", "model", "pairing", "memory"]
-CHECKS += ["daemon", "http", "disk"]
+CHECKS = ["python", "llama_cpp", "mlx", "config", "model", "pairing", "memory", "daemon", "http", "disk"]
 OF_THE_MACHINE = {"memory", "disk"}
 """may be short on any machine"""
 LEVELS = ("ok", "warning", "problem")
@@ -37,13 +36,7 @@ def cli() -> Iterator[Cli]:
 
 
 def examined(cli: Cli, *, code: int = 0) -> dict[str, dict[str, Any]]:
-    """The findings by name, the worst of each name."""
-    findings = findings_of(cli, code=code)
-    return {each["name"]: each for each in sorted(findings, key=lambda each: LEVELS.index(each["level"]))}
-
-
-def findings_of(cli: Cli, *, code: int = 0) -> list[dict[str, Any]]:
-    """The findings, all of them well-formed."""
+    """The findings by name, the worst of each name; all of them are well-formed."""
     done = cli("doctor", "--json")
     assert (done.returncode, done.stderr) == (code, ""), done.stdout
     (line,) = done.stdout.splitlines()
@@ -54,7 +47,7 @@ def findings_of(cli: Cli, *, code: int = 0) -> list[dict[str, Any]]:
         assert each["sentence"][-1] in ".?" and "Traceback" not in each["sentence"]
         assert (each["level"] == "ok") == (each["remedy"] is None)
     assert found["ok"] == (code == 0) == all(each["level"] != "problem" for each in findings)
-    return findings
+    return {each["name"]: each for each in sorted(findings, key=lambda each: LEVELS.index(each["level"]))}
 
 
 @pytest.mark.slow

@@ -23,17 +23,11 @@ SHORT = ("run", "--temperature", "0", "--max-tokens", "4")
         ({"k": 50}, "-k takes a whole number from 1 to 20, not 50"),
         ({"top_p": 0.0}, "--top-p takes a number above 0 and at most 1, not 0.0"),
         ({"stop": ("",)}, '--stop takes a list of at most 64 strings of 1 to 256 characters, not [""]'),
-        ({"opt": ("k=four",)}, "--opt k takes a whole number from 1 to 20, not 'four'"),
-        ({"opt": ("top-k=-1",)}, "--opt top-k takes a whole number from 0 to 1000000, not '-1'"),
         ({"opt": ("options.min_p=2",)}, "--opt options.min_p takes a number from 0 to 1, not '2'"),
-        ({"opt": ("remember=maybe",)}, "--opt remember takes true or false, not 'maybe'"),
-        ({"opt": ("n_ctx=some",)}, "--opt n_ctx takes a whole number from 0 to 100000000, not 'some'"),
         ({"opt": ("workspace=" + "x" * 5000,)}, "--opt workspace takes text of 0 to 4096 characters"),
     ],
 )
-def test_a_refusal_names_the_option_as_it_was_typed_and_what_it_takes(
-    flags: dict[str, Any], sentence: str
-) -> None:
+def test_a_refusal_names_the_option_as_typed_and_what_it_takes(flags: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InvalidOptions) as caught:
         ModelFlags(**flags).options()
     assert caught.value.message == sentence and caught.value.exit_code == ExitCode.USAGE
@@ -60,9 +54,7 @@ HOME = Path.home()
         (Options(model="other").over(Options(temperature=0.0)), CONFIGURED, None),
     ],
 )
-def test_a_draft_goes_with_the_model_it_was_named_beside(
-    said: Options, base: Options, draft: str | None
-) -> None:
+def test_a_draft_goes_with_the_model_named_beside_it(said: Options, base: Options, draft: str | None) -> None:
     merged = said.over(base)
     assert (merged.model, merged.draft) == (said.model or base.model, draft)
 
@@ -87,9 +79,7 @@ def test_a_folder_that_is_here_takes_no_models_place(tmp_path: Path, monkeypatch
     root = tmp_path.resolve()
     assert [
         absolute(name) for name in ("stdlib-6m", "./stdlib-6m", "mine", "file", "other", "other.gguf")
-    ] == [
-        *("stdlib-6m", f"{root}/stdlib-6m", "mine", f"{root}/file", "other", f"{root}/other.gguf"),
-    ]
+    ] == [*("stdlib-6m", f"{root}/stdlib-6m", "mine", f"{root}/file", "other", f"{root}/other.gguf")]
 
 
 @pytest.mark.parametrize("where", [(), ("--no-daemon",)], ids=["daemon", "alone"])

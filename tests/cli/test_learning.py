@@ -10,7 +10,6 @@ import pytest
 
 from tests.cli.harness import Cli
 from tests.memory.hostile_repository import repository
-from tests.waiting import until_sync
 
 SHORT = ("--temperature", "0", "--max-tokens", "12")
 WORDS = "Explain how textwrap.dedent treats the leading whitespace of lines"
@@ -54,23 +53,6 @@ def test_what_is_not_to_be_remembered_is_not(cli: Cli, repo: Path, how: str, whe
     # A worker learns all it was taught before it ends.
     cli("daemon", "stop")
     assert learned(cli) == {}
-
-
-@pytest.mark.slow
-def test_through_the_daemon_chats_and_files_have_names(cli: Cli, repo: Path) -> None:
-    assert cli("run", *SHORT, WORDS, cwd=repo).returncode == 0
-    # What two taught alike is the later one's.
-    for name, text in (
-        ("add0.py", "def add(first, second):\n    return "),
-        ("add1.py", "class Queue(Sequence):\n    items = "),
-    ):
-        assert cli("complete", *SHORT, "--path", str(repo / name), input=text, cwd=repo).returncode == 0
-    files = {f"file:{repo / name}" for name in ("add0.py", "add1.py")}
-    until_sync(lambda: len(learned(cli).get(str(repo), ())) == 3, "the worker has learned")
-    ((workspace, sources),) = learned(cli).items()
-    assert workspace == str(repo) and sources > files
-    (chat,) = sources - files
-    assert chat.startswith("chat:")
 
 
 @pytest.mark.slow

@@ -23,10 +23,6 @@ from tests.daemon.harness import INITIALIZE, gone
 from tests.waiting import DEADLINE_S, until_sync
 
 
-def idle(cli: Cli) -> bool:
-    return bool(cli.status()["running"] == 0)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("where", [(), ("--no-daemon",)])
 def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple[str, ...]) -> None:
@@ -61,7 +57,7 @@ def test_an_older_daemon_at_work_is_left_alone(cli: Cli, monkeypatch: pytest.Mon
     assert cli.status()["pid"] == pid
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=DEADLINE_S)
-    until_sync(lambda: idle(cli), "it is idle")
+    until_sync(lambda: cli.status()["running"] == 0, "it is idle")
     assert cli("run", "--max-tokens", "1", "hello").returncode == 0
     assert cli.status()["pid"] != pid
 

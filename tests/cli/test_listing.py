@@ -123,8 +123,7 @@ def test_of_a_broken_model_the_remedy_is_shown(person: Cli, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "code"),
-    [("toy", "model_ambiguous"), ("t", "model_ambiguous"), ("unknown", "model_not_found")],
+    ("name", "code"), [("toy", "model_ambiguous"), ("t", "model_ambiguous"), ("unknown", "model_not_found")]
 )
 def test_a_name_of_several_or_of_none_is_an_error(person: Cli, name: str, code: str) -> None:
     done = person("models", "show", name, "--json")

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
-import pexpect
 import pytest
 
 from localspec.cli.bench import BenchFlags, order_of
@@ -15,7 +13,6 @@ from localspec.models.gguf import read_header
 from localspec.models.records import ENOUGH, PairResults
 from tests.cli.harness import CONFIG, Cli, ended
 from tests.models.test_tried import note
-from tests.waiting import DEADLINE_S
 
 TARGET, DRAFT = bundled_model("stdlib-6m"), bundled_model("stdlib-1m")
 
@@ -81,24 +78,10 @@ def test_what_cannot_be_paired_is_an_error(cli: Cli, models: Path) -> None:
     assert done.returncode == 1 and "truncated" in done.stderr and not done.stdout
 
 
-PATIENCE = """import sys
-from localspec.cli import main, output
-output.PATIENCE_S = 0.0
-sys.exit(main.run(sys.argv[1:]))
-"""
-
-
 @pytest.mark.slow
-def test_on_a_terminal_it_is_a_table_and_says_what_takes_long(cli: Cli, models: Path) -> None:
-    terminal = pexpect.spawn(
-        sys.executable,
-        ["-c", PATIENCE, "models", "pair", "target"],
-        env={**cli.environment, "TERM": "xterm", "COLUMNS": "80"},
-        timeout=DEADLINE_S,
-        encoding="utf-8",
-        dimensions=(50, 80),
-    )
-    terminal.expect("reading the models on this disk|comparing vocabularies")
+def test_on_a_terminal_it_is_a_table(cli: Cli, models: Path) -> None:
+    environment = {**cli.environment, "TERM": "xterm", "COLUMNS": "80"}
+    terminal = cli.terminal("models", "pair", "target", env=environment, dimensions=(50, 80))
     terminal.expect(r"draft .*vocabulary.*smaller.*memory.*why")
     terminal.expect("stdlib-1m.*32mexact")
     terminal.expect(r"31mrefused")

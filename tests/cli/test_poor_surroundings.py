@@ -64,20 +64,14 @@ def test_a_user_without_a_home_may_say_where_files_go(tmp_path: Path) -> None:
         assert "RuntimeError" not in "".join((done := as_unknown(*words, **place)).stdout + done.stderr)
 
 
-@pytest.fixture
-def accented(tmp_path: Path) -> Cli:
-    """A model called é, and a stdout that has no é."""
+def test_json_for_a_stdout_of_ascii_is_json(tmp_path: Path) -> None:
     cli = Cli(tmp_path / "home")
     (tmp_path / "é").mkdir()
     broken = tmp_path / "é" / "ä😀.gguf"
     broken.write_bytes(ggufs.gguf([ggufs.string("general.architecture", "ñ")]))
     cli("config", "set", "model_dirs", json.dumps([str(broken.parent)]))
     cli.environment |= {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
-    return cli
-
-
-def test_json_for_ascii_is_json(accented: Cli) -> None:
-    done = accented.process("models", "list", "--json")
+    done = cli.process("models", "list", "--json")
     assert done.returncode == 0 and done.stdout.isascii()
     assert any("ä😀" in (model["path"] or "") for model in json.loads(done.stdout)["models"])
 

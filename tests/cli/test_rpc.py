@@ -30,9 +30,7 @@ def server(cli: Cli) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.timeout(8 * DEADLINE_S)
-def test_a_model_over_a_server_says_the_same_until_the_server_ends(
-    cli: Cli, server: subprocess.Popen[bytes]
-) -> None:
+def test_a_model_over_a_server_says_the_same_until_it_ends(cli: Cli, server: subprocess.Popen[bytes]) -> None:
     local = cli.json(*ASK, "--opt", "rpc=[]", "--no-daemon", "--proposer", "none")["text"]
     for proposer in ("none", "auto"):
         assert cli.json(*ASK, "--proposer", proposer)["text"] == local, proposer
