@@ -27,11 +27,7 @@ def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= MOST_LINES
 
 
-def test_there_are_two_snippets() -> None:
-    assert len(SNIPPETS) == 2
-
-
-@pytest.mark.parametrize("snippet", SNIPPETS)
+@pytest.mark.parametrize("snippet", SNIPPETS, ids=["first", "second"])
 def test_a_snippet_runs(cli: Cli, tmp_path: Path, snippet: str) -> None:
     done = subprocess.run(
         (sys.executable, "-c", snippet), capture_output=True, text=True, env=cli.environment, cwd=tmp_path

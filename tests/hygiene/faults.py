@@ -7,16 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from tests.hygiene.source import (
-    ASSETS,
-    PACKAGE,
-    PLUGINS,
-    ROOT,
-    TESTS,
-    FunctionNode,
-    nodes_of,
-    python_files,
-)
+from tests.hygiene.source import ASSETS, PACKAGE, PLUGINS, ROOT, TESTS, FunctionNode, nodes_of, python_files
 
 Modules = Mapping[str, ast.AST]
 """trees by the names of modules; a package has that of its folder"""

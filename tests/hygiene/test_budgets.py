@@ -17,7 +17,6 @@ from tests.hygiene.source import (
     ROOT,
     TESTS,
     functions,
-    length,
     lines_of,
     nodes_of,
     parameters,
@@ -116,9 +115,3 @@ def test_catching_what_ends_the_program_passes_it_on() -> None:
     caught = [(p, h) for p in python_files(PACKAGE) for h in handlers(p) if "BaseException" in names_of(h)]
     for path, handler in caught:
         assert isinstance(handler.body[-1], ast.Raise), f"{path}:{handler.lineno}"
-
-
-def test_a_docstring_does_not_count_as_length() -> None:
-    node = ast.parse('def f():\n    """One.\n\n    Two.\n    """\n    return 1\n').body[0]
-    assert isinstance(node, ast.FunctionDef)
-    assert length(node) == 2

@@ -33,7 +33,6 @@ def texts(path: Path) -> Iterator[str]:
 
 
 def commands() -> list[str]:
-    """Return all commands that texts of the sources name, wherever they stand."""
     return sorted({found for path in SOURCES for text in texts(path) for found in COMMAND.findall(text)})
 
 

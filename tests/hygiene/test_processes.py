@@ -29,7 +29,6 @@ NAMING = {PACKAGE / "doctor" / "backends.py"}
 
 
 def starts(node: ast.AST) -> bool:
-    """Return True for a call that starts a process."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
     pattern = STARTS.get(ast.unparse(node.func.value))

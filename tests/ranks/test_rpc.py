@@ -100,9 +100,7 @@ def test_another_protocol_is_refused_before_the_library_sees_it(
         reach_server(address, PRIVATE, "6.1.0")
 
 
-def test_a_silent_server_is_busy_and_one_that_is_not_there_lost(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_silent_server_is_busy_and_one_that_is_not_there_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rpc, "CONNECT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
@@ -164,9 +162,7 @@ def test_servers_get_as_many_layers_as_they_have_room_for(monkeypatch: pytest.Mo
     assert share_model(model, SMALL, [], 0).cpu_experts == 0
 
 
-def test_a_library_without_rpc_or_for_another_protocol_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_library_without_this_protocol_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(library, "HEADER", tmp_path / "ggml-rpc.h")
     with pytest.raises(BackendUnavailable, match="was built without RPC"):
         library.protocol()

@@ -69,7 +69,6 @@ def engines(ranks: Backend) -> Iterator[dict[str, Engine]]:
 
 
 def answers(engine: Engine, proposer: str, temperature: float) -> list[list[int]]:
-    """The answers to all prompts at once."""
     asked = [
         request(prompt, proposer=proposer, temperature=temperature, seed=5, max_tokens=24, exactness="strict")
         for prompt in PROMPTS
