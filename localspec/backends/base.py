@@ -50,8 +50,7 @@ class TypedNames:
 
 
 def any_of(names: list[str]) -> str:
-    """A pattern of the longest of ``names``, which are sorted: a tree by characters, as a model can have
-    thousands that begin alike."""
+    """A pattern of the longest of sorted ``names``: a tree of characters, as thousands may begin alike."""
     if not names:
         return NEVER
     rests = groupby((name for name in names if name), lambda name: name[0])
@@ -82,8 +81,7 @@ class Capabilities:
     exact_batches: bool = True
     """True if a row is the same when other sequences share its forward"""
     batches: bool = True
-    """True if the sequences of a forward are computed together, all spans as wide as the longest;
-    False: one after the other"""
+    """True if spans of a forward are computed together, as wide as the longest; False: one by one"""
     obstacle: str = ""
     """the reason why no token can be rolled back, and speculation is off; empty: tokens can be rolled back"""
     exact_width: int = ANY_WIDTH
@@ -152,8 +150,7 @@ class ModelVocabulary(Protocol):
 
     @property
     def bos_text(self) -> str:
-        """The text of the token that chat templates call bos, also where no text starts with it by itself;
-        empty without one."""
+        """The text of the token that templates call bos, even if no text starts so; empty without one."""
 
     @property
     def eos(self) -> int | None:
@@ -230,8 +227,7 @@ class Backend(Protocol):
         of its tokens, at a mark, and at the beginning."""
 
     def mark(self, sequence: int) -> None:
-        """Let `truncate` come back to the present length, until it has cut the sequence below it. A new mark
-        replaces the last one."""
+        """Let `truncate` come back to the present length, until a cut below it or the next mark."""
 
     def fork(self, sequence: int, length: int) -> int:
         """Open a sequence with the first ``length`` tokens of ``sequence``, or fewer, as `reach` says."""

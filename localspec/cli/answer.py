@@ -30,9 +30,8 @@ LONGEST_TEXT = 16 << 20
 
 
 def from_here(options: Options) -> Options:
-    """``options`` with absolute paths and the workspace of this directory, for the daemon in another one.
-    Raises :class:`InvalidOptions` for a configuration that is not valid, also if a daemon runs with an
-    earlier one."""
+    """``options`` with absolute paths and this directory's workspace, for the daemon in another directory.
+    Raises :class:`InvalidOptions` for an invalid configuration, also if a daemon runs with an earlier one."""
     load_config()
     values = {f: v for f in options.__struct_fields__ if (v := getattr(options, f)) is not None}
     for name in ("model", "draft"):

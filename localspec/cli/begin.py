@@ -29,9 +29,8 @@ def begin(
     yes: bool = False,
     tools: tuple[Path, ...] = (),
 ) -> int:
-    """Chat in the terminal until the user leaves; without ``options``, use those of the environment. The
-    model may call ``tools``. Raises :class:`InvalidOptions` where there is no terminal that can show it, and
-    :class:`SessionNotFound`."""
+    """Chat until the user leaves, by ``options`` or the environment's; the model may call ``tools``. Raises
+    :class:`InvalidOptions` without a terminal that can show it, and :class:`SessionNotFound`."""
     other = [f"{name} is not one" for name in ("stdin", "stdout") if not getattr(sys, name).isatty()]
     if (kind := os.environ.get("TERM", "")) in DUMB:
         other.append(f"TERM={kind} cannot show a full screen")

@@ -202,8 +202,7 @@ def ask_yes_or_no(question: str, *, otherwise: bool = False) -> bool:
 
 
 class LiveProgress:
-    """Work under way: a live line on a terminal, shown from ``after_s`` seconds on; elsewhere nothing, or
-    with ``lines`` one for each step."""
+    """Work: on a terminal a live line after ``after_s`` seconds; elsewhere, with ``lines``, one a step."""
 
     def __init__(self, after_s: float = 0.0, *, lines: bool = False) -> None:
         self._due = time.monotonic() + after_s

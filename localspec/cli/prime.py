@@ -118,8 +118,7 @@ def _learn(
 
 @contextmanager
 def _vocabulary(model: Model, size: int) -> Iterator[ModelVocabulary]:
-    """Load a model's vocabulary without its weights; that of an MLX directory needs the tokenizers package
-    only, not MLX."""
+    """Load a model's vocabulary without its weights; for an MLX directory by tokenizers, without MLX."""
     if model.format == "mlx":
         try:
             from localspec.backends.mlx.vocabulary import MlxVocabulary

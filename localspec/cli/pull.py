@@ -179,8 +179,7 @@ def fetch(plan: DownloadChoice, *notes: str) -> None:
 
 
 def _draft_for(target: DownloadChoice, flags: PullFlags) -> DownloadChoice | None:
-    """The draft model that the catalogue has for this repository; that there is none is reported only with
-    --draft."""
+    """The catalogue's draft model for this repository; that there is none is reported only with --draft."""
     if flags.draft is False:
         return None
     alike = (each.draft for each in CATALOGUE.values() if each.repo == target.model.repo)

@@ -19,8 +19,7 @@ NEXT = {
     "fish": "Open a new shell.",
 }
 FILES = 'COMPREPLY=( $(compgen -f -- "${cur}") )'
-"""file completion in the generated bash script: it splits names at blanks and does not quote what the shell
-would run"""
+"""file completion in the generated bash script: it splits names at blanks, and quotes no code in them"""
 NO_WORDS = "COMPREPLY=()"
 """with ``-o default`` bash completes a name of a file itself"""
 COLONS = """

@@ -67,8 +67,7 @@ def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list
 
 
 def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] | None:
-    """Bytes that a model needs without a draft, its sequences, bytes free, and the place that it would have;
-    None if it is broken."""
+    """Bytes that a model needs without a draft, its sequences, free bytes, its place; None if broken."""
     if model.problem is not None:
         return None
     try:
@@ -94,8 +93,7 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] |
 def show_one(
     model: ModelDescription, memory: dict[str, Any] | None, others: Sequence[ModelDescription], default: str
 ) -> None:
-    """Print the facts of a model, one a line, whether it is called ``default``, and the ``others`` that the
-    given name may mean."""
+    """Print a model's facts, one a line, whether it is ``default``, and ``others`` that its name may mean."""
     facts = list(_facts(model, memory))
     if default in model.names:
         facts.insert(1, ("default", "yes: it answers where no model is named"))

@@ -40,8 +40,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Find(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The model to look for, by its path or, if nothing is there, by its name, and how many machines share
-    it."""
+    """The model to look for, at its path or else by its name, and how many machines share it."""
 
     name: str
     path: str

@@ -68,15 +68,13 @@ def backends_of(context: Any) -> list[ScheduledBackend]:
 
 
 def find_function(name: str, result: Any, *arguments: Any) -> Any:
-    """Return a function of llama.cpp's library or of those it is linked with. Raises AttributeError where it
-    is not exported."""
+    """Return a function of llama.cpp's library or of a linked one; AttributeError where none exports it."""
     function = ctypes.CFUNCTYPE(result, *arguments)
     return function((name, lib._lib))
 
 
 def devices_of(context: Any) -> list[Device]:
-    """Return the devices that a context may use, in its order, or this machine's GPUs where the library does
-    not list them."""
+    """Return a context's devices in its order, or this machine's GPUs where the library lists none."""
     pointer, text = ctypes.c_void_p, ctypes.c_char_p
     name_of = find_function("ggml_backend_dev_name", text, pointer)
     description_of = find_function("ggml_backend_dev_description", text, pointer)
@@ -251,9 +249,8 @@ def load_model(
 ) -> Any:
     """Load the weights, onto these ``devices`` by their free bytes, or else onto this machine's GPUs with
     room: llama.cpp by itself puts layers on a full one, and all of them where a number has fallen below 0.
-    ``vocab_only``: load no weights, for the tokenizer. ``report`` gets the fraction that is loaded, and ends
-    the load by returning False. Raises :class:`OutOfMemory` or :class:`ModelInvalid`, with llama.cpp's
-    reason."""
+    ``vocab_only``: load no weights, for the tokenizer. ``report`` gets the loaded fraction, and ends the load
+    by returning False. Raises :class:`OutOfMemory` or :class:`ModelInvalid` with llama.cpp's reason."""
     initialise()
     params = lib.llama_model_default_params()
     params.vocab_only = vocab_only
@@ -287,8 +284,7 @@ class _Override(ctypes.Structure):
 
 
 def _overrides(cpu_experts: int) -> Any:
-    """Return llama.cpp's list of tensors in the processor's memory, the experts of the first layers; it ends
-    with an empty one."""
+    """Return the list, ended by an empty item, that keeps experts of the first layers in the CPU's memory."""
     memory = find_function("ggml_backend_cpu_buffer_type", ctypes.c_void_p)()
     listed = [_Override(CPU_EXPERTS.format(layer).encode(), memory) for layer in range(cpu_experts)]
     return (_Override * (len(listed) + 1))(*listed)

@@ -104,8 +104,7 @@ class MlxBackend:
         )
 
     def _try(self, config: EngineConfig) -> tuple[int, CellBytes]:
-        """Run the model on one token, to check that it runs; return its number of logits, and the bytes of
-        a sequence."""
+        """Check the model by one token; return the number of its logits, and the bytes of a sequence."""
         layers = layers_of(self._model, slack=widest_forward(config, 1), bits=config.kv_bits)
         views = layers.views(ForwardStep(0, [0], 1), layers.new())
         try:
@@ -327,7 +326,6 @@ class MlxBackend:
 
 
 def _plain_step(batch: Sequence[Span]) -> int | None:
-    """Return the token of a forward that decodes one sequence by one token, as plain decoding does; None
-    for any other forward."""
+    """Return the token of a forward of one sequence by one token, a plain step; None for any other."""
     _, tokens, rows, _ = batch[0]
     return tokens[0] if len(batch) == len(tokens) == rows == 1 else None

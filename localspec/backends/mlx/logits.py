@@ -53,8 +53,7 @@ class MlxLogits:
 
 
 def _read(array: mx.array) -> Any:
-    """Return the numbers of an array; raises :class:`EngineError` for an error of its computation, which
-    MLX reports only now."""
+    """Return an array's numbers; raises :class:`EngineError`: MLX reports a computation's errors only now."""
     try:
         return array.tolist()
     except FAULTS as error:

@@ -25,8 +25,7 @@ Computed = tuple[list[Sequence[State]], MlxLogits]
 
 
 class StepPrefetch:
-    """The step begun ahead, if any; ``possible``: False if a forward changes states in place, so that it
-    cannot be dropped."""
+    """The step begun ahead, if any; ``possible``: False if states change in place: no step can be dropped."""
 
     def __init__(self, possible: bool) -> None:
         self._possible = possible
