@@ -25,8 +25,6 @@ KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
 
 
 class Function(NamedTuple):
-    """A function, its parameters as a struct, and its description as a tool."""
-
     run: Callable[..., Any]
     parameters: type[msgspec.Struct]
     tool: dict[str, Any]

@@ -110,7 +110,6 @@ class Toolbox:
 
     @property
     def listing(self) -> str:
-        """A line for each program, with its tools."""
         lines: dict[str, list[str]] = {}
         for name, (server, _) in self._places.items():
             lines.setdefault(server.name, []).append(f"{name} (allowed)" if name in self.allowed else name)
@@ -149,7 +148,6 @@ class Toolbox:
         return await server.call(tool.name, arguments)
 
     async def close(self) -> None:
-        """End the programs; there are no tools any more."""
         servers, self._servers, self._places = self._servers, [], {}
         self.allowed.clear()
         await _end(servers)
@@ -201,7 +199,6 @@ class CallRun:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The tool and the arguments, by which calls are equal."""
         return self.call.name, _arguments(self.call)
 
     @property
@@ -218,7 +215,6 @@ class CallRun:
 
     @property
     def took(self) -> str:
-        """The time that it took, or takes so far, in brackets."""
         so_far = None if self.began is None else time.monotonic() - self.began
         seconds = so_far if self.seconds is None else self.seconds
         return "" if seconds is None else f" ({duration(seconds)})"
@@ -303,7 +299,6 @@ def _is_useful(answer: Result | None, front: Front) -> bool:
 
 
 async def _result(made: CallRun, box: Toolbox, front: Front) -> str:
-    """The result of a call, or its refusal or failure in words."""
     name = made.call.name
     consent = "yes" if name in box.allowed else await front.consent(made)
     if consent == "no":

@@ -103,7 +103,6 @@ class Results(msgspec.Struct, kw_only=True):
     rounds_s: dict[int, float] = {}
 
     def conclude(self) -> None:
-        """Compute the figures and the noise of the runs."""
         self.figures = figures_of(self.runs)
         self.noise = max((max(run.plain) / min(run.plain) - 1 for run in self.runs), default=None)
 
@@ -159,7 +158,6 @@ def open_engine(order: Order, tell: Progress, over_nodes: OverNodes | None = Non
 
 
 def rest(engine: Engine) -> None:
-    """Do all that the engine does while it is idle."""
     while engine.rest():
         pass
 

@@ -91,7 +91,6 @@ def shown_path(path: str | None, workspace: str | None) -> str:
 
 
 def repository(workspace: str | None) -> str:
-    """A repository's name as given to the model."""
     return os.path.basename(os.path.normpath(workspace)) if workspace else "project"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 from msgspec.structs import replace
@@ -62,12 +63,7 @@ def _is_seam(text: str, at: int) -> bool:
     """Return True if a text can be cut there: not inside a word or a character."""
     if not 0 < at < len(text):
         return True
-    left, right = text[at - 1], text[at]
-    return not (_is_word(left) and _is_word(right)) and not unicodedata.combining(right)
-
-
-def _is_word(char: str) -> bool:
-    return char.isalnum() or char == "_"
+    return not re.fullmatch(r"\w\w", text[at - 1 : at + 1]) and not unicodedata.combining(text[at])
 
 
 def _without_following(text: str, gap: Gap) -> str:

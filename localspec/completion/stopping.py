@@ -17,12 +17,10 @@ CHANT_EVERY, CHANT_WINDOW, CHANT_SURE = 16, 160, 8
 
 
 class StopRule:
-    """Finds the end of a completion fed in pieces; it depends on the text alone, never on the pieces.
-
-    A completion ends before a line that is indented less than the cursor's (blank lines do not count), before
-    one that is the file's next line, at a repetition, with the line if the gap is of a single line, and with
-    the statement before the cursor if the file goes on behind it (:attr:`Gap.goes_on`).
-    """
+    """Finds the end of a completion fed in pieces; it depends on the text alone, never on the pieces. One
+    ends before a line that is indented less than the cursor's (blank lines do not count), before one that is
+    the file's next line, at a repetition, with the line if the gap is of a single line, and with the
+    statement before the cursor if the file goes on behind it (:attr:`Gap.goes_on`)."""
 
     def __init__(self, gap: Gap) -> None:
         self._gap = gap

@@ -1,5 +1,4 @@
-"""Answers to one request: whole, or as their pieces come, or in numbered blocks; with their timings and the
-probabilities of their tokens."""
+"""Answers to one request: whole, in pieces or in numbered blocks, with timings and probabilities."""
 
 from __future__ import annotations
 
@@ -25,15 +24,12 @@ from localspec.protocol.requests import CallBegun, Channel, Result, Token, ToolC
 
 
 class AnswerPiece(NamedTuple):
-    """An event of the answer ``number``: a piece of text, the progress of its prompt, or its result."""
-
     number: int
     event: StreamDelta | StreamProgress | Result
     more: dict[str, Any] = {}
 
 
 async def whole(streams: Iterable[Stream[Result]]) -> list[tuple[list[Token], Result]]:
-    """Return all answers once all are complete, each with the tokens of its text."""
 
     async def collect_answer(stream: Stream[Result]) -> tuple[list[Token], Result]:
         tokens = [token async for delta in stream if delta.channel == "answer" for token in delta.tokens]
@@ -133,13 +129,8 @@ def statistics(result: Result) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if name not in ("text", "thinking", "tool_calls")}
 
 
-# Parts in their order, for dialects that number them: thoughts, texts and calls.
-
-
 @dataclass
 class AnswerBlock:
-    """A part of an answer, the ``number``-th of it; ``call`` is that of the channel ``call``."""
-
     number: int
     channel: Channel
     call: CallBegun | None = None
@@ -151,8 +142,6 @@ class AnswerBlock:
 
 
 class BlockStep(NamedTuple):
-    """A change of a block: ``text`` is what it grew by."""
-
     kind: Literal["begun", "grown", "ended"]
     block: AnswerBlock
     text: str = ""

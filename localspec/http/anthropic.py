@@ -18,15 +18,7 @@ from localspec.errors import LocalspecError
 from localspec.http import conversation as chats
 from localspec.http import sampling
 from localspec.http.answers import AnswerBlock, BlockStep, Pieces, blocks_of, statistics, steps_of, uncut
-from localspec.http.conversation import (
-    ChatMessage,
-    Content,
-    Messages,
-    Part,
-    ToolChoiceBody,
-    Tools,
-    join_parts,
-)
+from localspec.http.conversation import ChatMessage, Content, Messages, Part, ToolChoiceBody, Tools
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused
 from localspec.http.models import DEFAULT_MODEL
@@ -92,7 +84,6 @@ REFUSED: Refused = {**sampling.REFUSED, "n": (1,), "mcp_servers": ([],), "contai
 
 
 async def messages(client: Client, body: MessagesBody) -> Answer:
-    """Answer a conversation, or continue an answer that is its last message."""
     asked, names = chat_by(body), {"stop": "stop_sequences"}
     budget = chats.budget_of(body.thinks, body.thinking.budget_tokens if body.thinking else None)
     options = options_of(body, names, think=budget)
@@ -110,7 +101,7 @@ async def count(client: Client, body: MessagesBody) -> Answer:
 
 def chat_by(body: MessagesBody) -> ChatPrompt:
     """Return the chat that a body asks for. Raises :class:`InvalidOptions`."""
-    system = join_parts(body.system)
+    system = chats.join_parts(body.system)
     if system.startswith(BILLING):
         system = system.partition("\n")[2]
     found = [Message("system", system)] if system else []
@@ -130,9 +121,9 @@ def _messages(given: ChatMessage) -> Iterator[Message]:
             yield Message("tool", chats.result_of(block.content), tool_call_id=block.tool_use_id)
         elif block.type == "tool_use":
             calls.append(ToolCall(block.id, block.name, msgspec.json.encode(block.input).decode()))
-    thoughts = [join_parts(block.thinking) for block in spoken if block.type in chats.THOUGHTS]
+    thoughts = [chats.join_parts(block.thinking) for block in spoken if block.type in chats.THOUGHTS]
     if len(thoughts) < len(spoken) or calls:
-        yield chats.message_of(given.role, join_parts(spoken), tuple(calls), "\n".join(thoughts))
+        yield chats.message_of(given.role, chats.join_parts(spoken), tuple(calls), "\n".join(thoughts))
 
 
 def _head(options: Options) -> dict[str, Any]:

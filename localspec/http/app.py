@@ -49,8 +49,6 @@ OPEN = {endpoint.path for dialect in DIALECTS for endpoint in dialect.endpoints 
 
 
 class UnknownUrl(LocalspecError):
-    """There is no endpoint of that path and method."""
-
     code = "unknown_url"
 
 
@@ -66,7 +64,6 @@ def dialect_at(path: str) -> Dialect:
 
 
 def not_offered(method: str, path: str) -> UnknownUrl:
-    """Return the error for an endpoint that does not exist; its remedy names those that do."""
     message = f"{method} {path[:LONGEST_SHOWN]} is not offered"
     if "embed" in path:
         return UnknownUrl(f"{message}: the models here make text, no embeddings", EMBEDDINGS)
@@ -89,11 +86,9 @@ def create(
     hosts: tuple[str, ...] = (),
 ) -> Starlette:
     """Build the HTTP application; ``token`` reads its token, ``connect`` makes a request's client of the
-    daemon, ``without_token`` names dialects open to all.
-
-    At most ``most`` requests with the token run at once, and half as many without it. Web pages of
-    ``origins`` are accepted with the token; ``hosts`` are further names of this machine.
-    """
+    daemon, ``without_token`` names dialects open to all. At most ``most`` requests with the token run at
+    once, and half as many without it. ``origins`` are of web pages accepted with the token; ``hosts`` are
+    further names of this machine."""
     limits = {True: most, False: max(1, most // SHARE)}
     rooms = {owner: (limit, asyncio.Semaphore(limit)) for owner, limit in limits.items()}
 
@@ -179,8 +174,7 @@ class EndpointApp:
         return answer if isinstance(answer, Response) else _json(answer)
 
     async def _frame_values(self, values: AsyncGenerator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:
-        """Yield the values, framed, as they come, with signs of life; close ``held`` before the end is
-        sent."""
+        """Yield the framed values and signs of life; close ``held`` before the end is sent."""
         framing = self.dialect.framing
         try:
             async with aclosing(values):

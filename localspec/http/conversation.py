@@ -44,8 +44,7 @@ NO_THOUGHTS = (False, "none", "minimal")
 
 
 class Part(msgspec.Struct):
-    """A part of a message in any dialect; those of Anthropic's calls and results have the fields behind
-    ``thinking``."""
+    """A part of a message in any dialect; the fields behind ``thinking`` are Anthropic's."""
 
     type: str = "text"
     text: str | None = None
@@ -104,8 +103,6 @@ Tools = Annotated[list[GivenTool], msgspec.Meta(max_length=MOST_TOOLS)]
 
 
 class ToolChoiceBody(msgspec.Struct):
-    """The ``tool_choice`` of a request in any dialect: a kind, and for some the ``name`` of a tool."""
-
     type: str = "auto"
     name: str | None = None
     function: ToolChoiceBody | None = None
@@ -115,8 +112,7 @@ class ToolChoiceBody(msgspec.Struct):
 def conversation_of(
     given: Sequence[ChatMessage], *, continues: bool | None = None
 ) -> tuple[tuple[Message, ...], bool]:
-    """Return a request's messages, and True if the last one is the beginning of the answer. Raises
-    :class:`InvalidOptions`."""
+    """Return the messages, and True if the last one begins the answer. Raises :class:`InvalidOptions`."""
     messages: list[Message] = []
     waiting: defaultdict[str | None, deque[str]] = defaultdict(deque)  # ids of calls by tool, None: of any
     answered: set[str] = set()
@@ -204,8 +200,7 @@ def chat_of(
     *,
     extras: tuple[str, ...] = (),
 ) -> ChatPrompt:
-    """Return a request's chat: its messages, and True if the last one begins the answer, the variables of its
-    template, and its tools without those of the types ``extras``. Raises :class:`InvalidOptions`."""
+    """Return a request's chat, without tools of the types ``extras``. Raises :class:`InvalidOptions`."""
     if not isinstance(choice, ToolChoiceBody):
         choice = ToolChoiceBody(choice or "auto")
     if choice.type not in CHOICES:

@@ -53,8 +53,7 @@ NDJSON = Framing("application/x-ndjson", b"", b"\n", b"")
 
 
 class Dialect(NamedTuple):
-    """One HTTP interface. ``error`` makes the body of an error, ``statuses`` are those that differ from
-    :data:`STATUS`, ``framing`` is that of streamed answers."""
+    """One HTTP interface; ``statuses`` are those that differ from :data:`STATUS`."""
 
     name: str
     endpoints: tuple[Endpoint, ...]

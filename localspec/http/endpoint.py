@@ -58,8 +58,6 @@ class PathId(msgspec.Struct):
 
 
 class SlowBody(LocalspecError):
-    """A body that did not arrive in time."""
-
     code = "too_slow"
     default_remedy = "Send the whole body at once."
 

@@ -91,8 +91,6 @@ class Extra(msgspec.Struct):
 
 
 class LlamaGenerationBody(TimedSampling, kw_only=True):
-    """The fields that ``/infill`` and ``/completion`` share."""
-
     n_cmpl: int | None = None
     n_probs: int | None = None
     response_fields: Annotated[list[str], MOST_NAMES] | None = None
@@ -162,7 +160,6 @@ async def infill(client: Client, body: InfillBody) -> Answer:
 
 
 async def complete(client: Client, body: CompletionBody) -> Answer:
-    """Continue texts or tokens as they are; return a list for several prompts or answers."""
     given = prompts.prompts_of(body.prompt)
     count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, prompts.MOST, "n_cmpl")
     options = _options(body)
@@ -227,7 +224,6 @@ async def _chunks(
 
 
 def _probable(body: LlamaGenerationBody, text: str, tokens: Iterable[Token]) -> dict[str, Any]:
-    """Return ``completion_probabilities``, one entry per token; no field unless ``n_probs`` asks for it."""
     return {"completion_probabilities": [*entries(text, tokens)]} if body.n_probs else {}
 
 
@@ -286,9 +282,6 @@ def _piece(piece: bytes) -> str | list[int]:
         return piece.decode()
     except UnicodeDecodeError:
         return list(piece)
-
-
-# The state of the server.
 
 
 async def health(client: None, body: NoParams) -> Answer:
@@ -368,8 +361,7 @@ def _sequences(loaded: LoadedModel | None) -> int:
 
 
 def generation_settings(options: Options = NO_OPTIONS, body: LlamaGenerationBody | None = None) -> Any:
-    """Return llama.cpp's ``generation_settings`` for ``options``, completed by the configuration's. ``body``
-    is that of the request; a gap is filled in at temperature 0 unless one is set."""
+    """Return llama.cpp's ``generation_settings``; a gap is filled at temperature 0 unless one is set."""
     merged = options.over(read_config().options)
     if isinstance(body, InfillBody) and merged.temperature is None:
         merged = replace(merged, temperature=0.0)

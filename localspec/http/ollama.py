@@ -56,8 +56,6 @@ class ModelOptions(Sampling, kw_only=True):
 
 
 class OllamaBody(msgspec.Struct, kw_only=True):
-    """The fields that ``/api/generate`` and ``/api/chat`` share."""
-
     model: str
     stream: bool | None = None
     options: ModelOptions | None = None
@@ -124,7 +122,6 @@ async def tags(client: Client, body: NoParams) -> Answer:
 
 
 async def ps(client: Client, body: NoParams) -> Answer:
-    """Return the loaded models, and the time at which each is unloaded if no request comes."""
     loaded, named = (await client.status()).models, models.names_of(await client.models())
     return {
         "models": [
@@ -159,8 +156,7 @@ async def show(client: Client, body: ShowBody) -> Answer:
 
 
 async def generate(client: Client, body: GenerateBody) -> Answer:
-    """Answer a prompt, continue it (``raw``), or fill the gap before ``suffix``; without a prompt load or
-    unload the model."""
+    """Answer a prompt, or continue it (``raw``); without one load or unload the model."""
     began, prompt = time.monotonic(), body.prompt or ""
     if not (prompt or body.suffix):
         return await _load_or_unload(client, body, of_text)
@@ -183,7 +179,6 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
 
 
 async def chat(client: Client, body: OllamaChatBody) -> Answer:
-    """Answer a conversation; without messages load or unload the model."""
     began = time.monotonic()
     if not body.messages:
         return await _load_or_unload(client, body, of_chat)
@@ -219,8 +214,7 @@ def _head(body: OllamaBody) -> dict[str, Any]:
 
 
 def _end(result: Result, began: float) -> dict[str, Any]:
-    """Return the last fields of an answer; ``load_duration`` is the time of loading and of waiting, all that
-    neither prompt nor answer took."""
+    """``load_duration`` is the time of loading and of waiting: all that neither prompt nor answer took."""
     prompt, answer = prompt_s(uncut(result)), answer_s(result, result.completion_tokens)
     whole_s = max(time.monotonic() - began, prompt + answer)
     return {
@@ -317,7 +311,6 @@ async def _load_or_unload(client: Client, body: OllamaBody, shape: Shape) -> Ans
 
 
 async def _load(client: Client, options: Options, keep_s: float | None) -> None:
-    """Load the model that the options name, for a time of the dialect if one is given."""
     if keep_s is not None:
         keep_s = FOR_EVER if keep_s < 0 else max(keep_s, SHORTEST_S)
     await client.load(options, keep_alive_s=keep_s).result()

@@ -47,8 +47,6 @@ class StreamOptions(msgspec.Struct):
 
 
 class OpenaiBody(TimedSampling, kw_only=True):
-    """The fields that chat completions and completions share."""
-
     stream_options: StreamOptions | None = None
 
 
@@ -105,7 +103,6 @@ async def _cards(named: dict[str, ModelDescription]) -> list[Any]:
 
 
 def _card(name: str, model: ModelDescription, sections: Sections) -> dict[str, Any]:
-    """Return the entry of a model, with ``meta`` as llama.cpp's server has it."""
     return {
         "id": name,
         "object": "model",
@@ -172,8 +169,7 @@ def chat_by(body: OpenaiChatBody) -> ChatPrompt:
 
 
 def delta_of(piece: StreamDelta, number: int, called: set[tuple[int, int]]) -> dict[str, Any]:
-    """Return the ``delta`` of a piece of the answer ``number``; ``called`` are the calls that have begun, by
-    answer and position: the first piece of a call has its id and name."""
+    """Return the ``delta`` of a piece; ``called`` are the calls that have begun, by answer and position."""
     if piece.call is None:
         return {"reasoning_content" if piece.channel == "thinking" else "content": piece.text}
     call, key = piece.call, (number, piece.call.index)
@@ -197,7 +193,6 @@ def turn_of(result: Result) -> dict[str, Any]:
 
 
 async def text(client: Client, body: TextBody) -> Answer:
-    """Continue texts, or fill the gap before ``suffix``."""
     if body.suffix and any(body.limits().values()):
         raise InvalidOptions("response_format is not supported with suffix", "Leave one of them out.")
     if body.suffix and body.logprobs is not None:
@@ -304,8 +299,7 @@ async def _chunks(
     shape: Shape,
     last: dict[str, Any],
 ) -> AsyncGenerator[Any]:
-    """Yield the chunks of all answers; ``begin`` has the contents of first chunks, ``last`` is that of each
-    answer's last one."""
+    """Yield the chunks; ``begin`` has the contents of first ones, ``last`` that of each answer's last one."""
     envelope = envelope | _no_usage(body)
     ended: dict[int, Result] = {}
     for index, content in enumerate(begin):

@@ -36,12 +36,10 @@ MOST_PIECES = 16 << 10
 
 class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     """HTTP/1.1 on one connection; ends it if a request is missing, slow or too large, or if its answer is not
-    read. After an answer it may be idle for as long as uvicorn permits.
-
-    What comes before a request is answered, or behind one that is answered though its body is not complete,
-    such as one that was refused, is not parsed: the connection ends with the answer. A request for another
-    protocol is answered by HTTP/1.1.
-    """
+    read. After an answer it may be idle for as long as uvicorn permits. What comes before a request is
+    answered, or behind one that is answered though its body is not complete, such as one that was refused, is
+    not parsed: the connection ends with the answer. A request for another protocol is answered by
+    HTTP/1.1."""
 
     _waiting: asyncio.TimerHandle | None = None
     _watching: asyncio.TimerHandle | None = None
@@ -161,7 +159,6 @@ class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
         super().connection_lost(exc)
 
     def _is_answering(self) -> bool:
-        """Return True if a request's head has arrived and its answer is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _wait(self, seconds: float = HEAD_S) -> None:

@@ -59,8 +59,7 @@ def _single(given: str | Mixed | PromptObject) -> Single:
 async def continue_prompts(
     client: Client, given: list[Single], options: Options, count: int, how: Following
 ) -> list[Stream[Result]]:
-    """Return the streams of ``count`` answers to each prompt, which go on after it without a chat template.
-    Raises :class:`InvalidOptions` for more than :data:`MOST` answers."""
+    """Return ``count`` answers to each prompt, without a chat template. Raises :class:`InvalidOptions`."""
     if len(given) * count > MOST:
         message = f"one request is for {len(given) * count} answers, {count} to each prompt"
         raise InvalidOptions(message, f"Request at most {MOST} answers at once.")
@@ -76,7 +75,6 @@ async def continue_prompts(
 
 
 def vary_seeds(options: Options, count: int) -> list[Options]:
-    """Return options for ``count`` answers to one prompt, each with another seed if one is set."""
     if options.seed is None:
         return [options] * count
     return [replace(options, seed=(options.seed + i) % SEEDS) for i in range(count)]

@@ -46,8 +46,7 @@ TEXTS = {"thinking": "reasoning_text", "answer": "output_text", "call": "functio
 
 
 class Item(msgspec.Struct):
-    """An item of a conversation: a message, a call, its result, or a reference to an earlier item; a custom
-    tool's call has ``input``."""
+    """An item of a conversation; a custom tool's call has ``input``."""
 
     type: str = "message"
     role: str = ""
@@ -92,8 +91,6 @@ REFUSED: Refused = {
 
 
 class ResponseNotFound(LocalspecError):
-    """A response that is not kept, or no longer."""
-
     code = "response_not_found"
     default_remedy = "Send the whole conversation as input."
 
@@ -113,7 +110,6 @@ class Responses:
         self._size = 0
 
     def keep(self, response: dict[str, Any], messages: tuple[Message, ...]) -> None:
-        """Keep a response, and drop the oldest ones that are too many."""
         kept = self._kept[response["id"]] = msgspec.json.encode(StoredResponse(response, messages))
         self._size += len(kept)
         while len(self._kept) > MOST_KEPT or self._size > MOST_KEPT_BYTES:
@@ -145,7 +141,6 @@ RESPONSES = Responses()
 
 
 async def respond(client: Client, body: ResponsesBody) -> Answer:
-    """Answer a conversation, or the next turn of a response that is kept."""
     messages, asked = chat_by(body)
     names = {"max_tokens": "max_output_tokens"}
     overflow = "cut" if body.truncation == "auto" else None
@@ -312,7 +307,6 @@ def item_of(block: AnswerBlock, response: str, *, begun: bool = False) -> dict[s
 
 
 def events_of(step: BlockStep, response: str) -> Iterator[dict[str, Any]]:
-    """Yield the events of a step, without their numbers."""
     block, is_call = step.block, step.block.call is not None
     is_begun, name = step.kind == "begun", f"response.{TEXTS[block.channel]}"
     item = item_of(block, response, begun=is_begun)
@@ -338,7 +332,6 @@ def events_of(step: BlockStep, response: str) -> Iterator[dict[str, Any]]:
 async def _events(
     body: ResponsesBody, head: dict[str, Any], messages: tuple[Message, ...], pieces: Pieces
 ) -> AsyncGenerator[dict[str, Any] | None]:
-    """Yield the events of a response, numbered."""
     numbers = count()
 
     def event_of(response: dict[str, Any], kind: str) -> dict[str, Any]:

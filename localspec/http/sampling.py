@@ -55,9 +55,8 @@ KNOWN |= {"temp": "temperature", "nucleus": "top_p"}
 
 
 class Sampling(msgspec.Struct, kw_only=True):
-    """The fields for sampling; without a seed, or with -1, the seed is random. ``repetition_penalty`` is
-    another name of ``repeat_penalty``. Without ``repeat_last_n`` penalties look at the whole answer, and
-    ``repeat_penalty`` at the prompt, too."""
+    """Without a seed, or with -1, the seed is random. Without ``repeat_last_n`` penalties look at the whole
+    answer, and ``repeat_penalty`` at the prompt, too."""
 
     temperature: float | None = None
     top_p: float | None = None
@@ -115,8 +114,7 @@ class OutputConfig(msgspec.Struct):
 
 
 class TimedSampling(Sampling, kw_only=True):
-    """Fields that all dialects but Ollama's share: number and length of answers, limits of time in ms (0 and
-    less: none), timings and progress in streams, and the form of the text."""
+    """Fields that all dialects but Ollama's share; limits of time are in ms (0 and less: none)."""
 
     model: str | None = None
     stream: bool | None = None
@@ -178,12 +176,9 @@ UNLIMITED: Refused = {"grammar": ("",), "json_schema": ({},), "response_format":
 
 
 def options_of(sampling: Sampling, names: Mapping[str, str] = MappingProxyType({}), **others: Any) -> Options:
-    """Return the options of a request in a dialect.
-
-    ``others`` are further values by the names of :class:`Options`; those of the field ``localspec`` take
-    precedence. ``names`` are the dialect's names of options, for error messages. None stands for a value that
-    was not given. Raises :class:`InvalidOptions`.
-    """
+    """Return the options of a request. ``others`` are further values by the names of :class:`Options`, None
+    for those that were not given; those of the field ``localspec`` take precedence. ``names`` are the
+    dialect's names of options, for error messages. Raises :class:`InvalidOptions`."""
     others, own = sampling.others() | others, sampling.localspec or {}
     given = {name: getattr(sampling, name) for name in SAMPLED} | others
     given |= {"model": model_of(others.get("model")), "logit_bias": _bias(sampling.logit_bias)}

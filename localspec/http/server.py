@@ -43,7 +43,6 @@ IDLE_S = 60
 
 
 def lacking() -> list[str]:
-    """The packages that the HTTP server needs and that are not installed."""
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
@@ -112,8 +111,6 @@ def _listening(port: int) -> socket:
 
 
 class InProcessWire(Requests, Requester):
-    """Takes the place of a wire for a :class:`Client`."""
-
     def __init__(self, daemon: Daemon) -> None:
         super().__init__(daemon, Subscriber())
         self._ids = itertools.count(1)
@@ -139,8 +136,6 @@ class InProcessWire(Requests, Requester):
 
 
 class InProcessExchange(Exchange):
-    """One request, whose messages are the events of ``stream``."""
-
     def __init__(self, id: Id, client: Subscriber) -> None:
         super().__init__(id, client)
         self.stream: Stream[Any] = Stream(id, self.cancel)

@@ -48,8 +48,7 @@ async def prime_workspace(server: EditorServer, arguments: list[Any]) -> dict[st
 
 
 async def forget_workspace(server: EditorServer, arguments: list[Any]) -> int | None:
-    """Forget what was learnt in these directories, after the user has confirmed it; returns the number of
-    tables removed."""
+    """Forget what was learnt there, once the user confirms; returns the number of tables removed."""
     # The workspace of a directory: the git repository around it, or else the directory itself.
     roots = [str(workspace_of(Path(root)) or root) for root in _roots(server, arguments)]
     question = f"Forget all that localspec has learnt in {', '.join(roots)}?"
@@ -76,8 +75,7 @@ async def restart_daemon(server: EditorServer, arguments: list[Any]) -> None:
 
 
 async def choose_model(server: EditorServer, arguments: list[Any]) -> str | None:
-    """Set the model of completions to the one named; "" is the configured one. Without a name, the user
-    chooses from a list."""
+    """Set the model of completions; without a name the user chooses. An empty name is the configured one."""
     client = await server.link.client(at_once=True)
     usable = [model for model in await client.models() if model.fim and model.problem is None]
     question = "Which model should write completions?"

@@ -118,8 +118,6 @@ def converter() -> Any:
 
 
 class EditorSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """All settings; each has a default."""
-
     enabled: bool = True
     automatic: bool = True
     """True if completions come while the user types, not only if invoked"""
@@ -162,8 +160,6 @@ def read_settings(values: Mapping[str, Any], base: EditorSettings) -> tuple[Edit
 
 
 class EditorServer(LanguageServer):
-    """The state that the features of :mod:`localspec.lsp.serve` use."""
-
     protocol: Protocol
 
     def __init__(self) -> None:
@@ -184,7 +180,6 @@ class EditorServer(LanguageServer):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, params: types.InitializeParams) -> None:
-        """Take encoding and settings from the editor's ``initialize``."""
         self.encoding = self.workspace.position_encoding  # type: ignore[assignment]
         self.configure(params.initialization_options)
         self._initial = self.settings
@@ -229,7 +224,6 @@ class EditorServer(LanguageServer):
         self.focus(self.focused)
 
     def work(self, title: str, cancel: Callable[[], None] | None = None) -> Work:
-        """Begin to show work; ``cancel`` is called if the user ends it."""
         window = self.client_capabilities.window
         can_show = window is not None and window.work_done_progress
         return Work(self.work_done_progress if can_show else None, title, cancel)

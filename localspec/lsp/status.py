@@ -51,7 +51,6 @@ class CompletionStatus:
         self.publish()
 
     def end(self) -> None:
-        """Count a completion that has ended or was cancelled."""
         self.asking -= 1
         if not self.asking:
             self.end_load()
@@ -106,7 +105,6 @@ class CompletionStatus:
         return " · ".join(self.facts()) or "ready"
 
     def facts(self) -> list[str]:
-        """The model, the share of drafted tokens accepted, and the time saved, as texts."""
         facts = [] if self.model is None else [self.model]
         if self.drafted:
             facts.append(f"{self.accepted / self.drafted:.0%} of drafts accepted")

@@ -47,8 +47,6 @@ class Suggestion:
 
 
 class EditorSuggestions:
-    """The latest items by id; ``report`` is called with each event."""
-
     def __init__(self, report: Report) -> None:
         self._report = report
         self._offered: OrderedDict[str, Suggestion] = OrderedDict()

@@ -33,14 +33,12 @@ ALL = -1
 
 
 class ToolFamily(NamedTuple):
-    """The markup of calls, in templates that have all texts of ``known_by``.
-
-    ``opens``, then calls with ``between`` between them, then ``closes``. A call is one of ``heads``, the
-    arguments, one of ``tails``; the first of each is the usual one. The arguments are a JSON object, or
-    elements (``tags``: the pattern before a value, and the exact text that ends it), or JSON with bare keys
-    and ``quote`` around texts. ``answer`` stands around an answer, ``link`` between thoughts and what
-    follows; ``hidden`` are further marks.
-    """
+    """The markup of calls, in templates that have all texts of ``known_by``: ``opens``,
+    then calls with ``between`` between them, then ``closes``. A call is one of ``heads``, the arguments, one
+    of ``tails``; the first of each is the usual one. The arguments are a JSON object, or elements (``tags``:
+    the pattern before a value, and the exact text that ends it), or JSON with bare keys and ``quote`` around
+    texts. ``answer`` stands around an answer, ``link`` between thoughts and what follows; ``hidden`` are
+    further marks."""
 
     known_by: tuple[str, ...]
     heads: tuple[str, ...]

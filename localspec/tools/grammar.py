@@ -197,7 +197,6 @@ class _Grammar:
         return _json(schema)
 
     def _elements(self, tool: Tool) -> str:
-        """Arguments as elements, in the order of the schema."""
         opens, closes = self._family.tags
         before, _, after = opens.partition("$")
         if "properties" not in tool.parameters:

@@ -108,8 +108,6 @@ class Parser:
         self._hide(len(self._rest))
         return [*pieces, *self.feed("")]
 
-    # Pieces take characters off the rest.
-
     def _show(self, channel: Channel, n: int, text: str | None = None) -> None:
         if self._hides and (channel != "call" or not n):
             return self._hide(n)
