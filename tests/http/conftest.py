@@ -10,7 +10,6 @@ from tests.http.server import HttpServer, opened
 
 @pytest.fixture(scope="module")
 def http() -> Iterator[HttpServer]:
-    """Behind it is the bundled pair."""
     with opened(real=True) as http:
         yield http
 

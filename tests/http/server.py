@@ -21,8 +21,6 @@ SECTION = "[http]\nenabled = true\nport = 0\n"
 
 
 class HttpServer(NamedTuple):
-    """A running HTTP server: its daemon, its address and its token."""
-
     daemon: DaemonProcess
     url: str
     token: str
@@ -60,9 +58,8 @@ class HttpServer(NamedTuple):
 
     def until_connected(self, count: int) -> None:
         """Wait until the HTTP server has so many connections to the daemon, without this check's own."""
-        until_sync(
-            lambda: run(_status(self.daemon)).connections == count + 1, f"{count} requests are connected"
-        )
+        what = f"{count} requests are connected"
+        until_sync(lambda: run(_status(self.daemon)).connections == count + 1, what)
 
     def until_busy(self) -> None:
         until_sync(lambda: self.running() > 0, "something is at work")
@@ -84,7 +81,6 @@ async def _status(daemon: DaemonProcess) -> Any:
 
 
 async def wire(daemon: DaemonProcess) -> Client:
-    """The same daemon, on its own wire."""
     return await client_of(daemon.home)
 
 

@@ -40,17 +40,6 @@ def test_the_sequence_is_free_again(echo: HttpServer, path: str, body: dict[str,
     assert echo.ask("GET", "/health").status_code == 200
 
 
-def test_others_are_not_disturbed(echo: HttpServer) -> None:
-    body = {"prompt": "then word"}
-    with echo.sent("/completion", {"prompt": "stall", "stream": True}):
-        echo.until_busy()
-        assert echo.post("/completion", body)["content"]
-        with echo.sent("/completion", {"prompt": "stall", "stream": True}):
-            assert echo.post("/completion", body)["content"]
-        assert echo.post("/completion", body)["content"]
-    echo.until_idle()
-
-
 def test_tokens_of_a_model_that_is_being_loaded(echo: HttpServer, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)

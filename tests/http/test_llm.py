@@ -38,14 +38,10 @@ def llm(place: Path, *words: str, stdin: str = "") -> subprocess.CompletedProces
 
 
 def python(place: Path, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = (sys.executable, *words)
-    return subprocess.run(command, env=environment(place), input=stdin, capture_output=True, text=True)
-
-
-def environment(place: Path) -> dict[str, str]:
     paths = (str(place), str(ROOT), os.environ.get("PYTHONPATH", ""))
     own = {"PYTHONPATH": ":".join(filter(None, paths)), "LLM_USER_PATH": str(place / "user")}
-    return {**os.environ, **own}
+    command = (sys.executable, *words)
+    return subprocess.run(command, env=os.environ | own, input=stdin, capture_output=True, text=True)
 
 
 @pytest.mark.slow
@@ -64,8 +60,7 @@ def test_a_question_whole_as_it_comes_and_gone_on_with(place: Path) -> None:
     assert other.returncode == 0 and other.stdout.strip(), other.stderr
     gone_on = llm(place, "-c", *SHORT, "Shorter, please.")
     assert gone_on.returncode == 0 and gone_on.stdout.strip(), gone_on.stderr
-    logged = llm(place, "logs", "-n", "1", "--usage").stdout
-    assert "output" in logged
+    assert "output" in llm(place, "logs", "-n", "1", "--usage").stdout
 
 
 @pytest.mark.slow
@@ -86,30 +81,21 @@ model = llm.get_model("localspec")
 print(model.prompt("Hello", tools=[llm.Tool("f", "", {})], temperature=0, max_tokens=4).text() != "")
 """
     done = python(place, "-c", program)
-    assert done.stdout.splitlines() == [
-        "assistant   ['{\"x\": 1}', '{}']",
-        "tool 2 c1 []",
-        "tool 3 c2 []",
-        "True",
-    ], done.stderr
+    messages = ["assistant   ['{\"x\": 1}', '{}']", "tool 2 c1 []", "tool 3 c2 []"]
+    assert done.stdout.splitlines() == [*messages, "True"], done.stderr
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("option", "value", "sentence"),
     [
-        (
-            ("-m", "localspec", "-o", "temperature", "9"),
-            "-o temperature takes a number from 0 to 5, not 9.0.",
-        ),
-        (("-m", "localspec", "-o", "proposer", "psychic"), "-o proposer takes auto, draft"),
-        (("-m", "localspec", "-o", "draft", "not-here"), "not-here"),
+        ("temperature", "9", "-o temperature takes a number from 0 to 5, not 9.0."),
+        ("proposer", "psychic", "-o proposer takes auto, draft"),
+        ("draft", "not-here", "not-here"),
     ],
 )
-def test_what_is_refused_is_said_without_a_traceback(
-    place: Path, words: tuple[str, ...], sentence: str
-) -> None:
-    done = llm(place, *words, "Hello")
+def test_a_refusal_has_no_traceback(place: Path, option: str, value: str, sentence: str) -> None:
+    done = llm(place, "-m", "localspec", "-o", option, value, "Hello")
     assert done.returncode == 1 and sentence in done.stderr and "Traceback" not in done.stderr
 
 

@@ -38,16 +38,6 @@ def test_a_chat_whole_and_as_it_comes(client: openai.OpenAI) -> None:
     assert not any("usage" in chunk.model_fields_set for chunk in chunks)
 
 
-def test_usage_comes_in_a_chunk_of_its_own_on_request(client: openai.OpenAI) -> None:
-    stream = client.chat.completions.create(
-        messages=HELLO, stream=True, stream_options={"include_usage": True}, **SHORT
-    )
-    *others, end, usage = stream
-    assert all("usage" in other.model_fields_set and other.usage is None for other in others)
-    assert end.choices[0].finish_reason == "length" and end.usage is None
-    assert usage.choices == [] and usage.usage is not None and usage.usage.completion_tokens == 24
-
-
 def test_our_statistics_and_our_options(client: openai.OpenAI) -> None:
     drafted = {"localspec": {"proposer": "prompt-lookup", "k": 4, "exactness": "fast"}}
     repeating = "x = 1\ny = 2\n" * 8
@@ -121,22 +111,11 @@ def test_stops_and_seeds(client: openai.OpenAI) -> None:
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs takes a whole number"),
         ({"top_logprobs": 3}, "top_logprobs needs logprobs"),
         ({"extra_body": {"continue_final_message": True}}, "continue_final_message"),
-        (
-            {"messages": [{"role": "assistant", "content": text} for text in "ab"]},
-            "messages ends with two assistant messages",
-        ),
+        ({"messages": [{"role": "assistant", "content": text} for text in "ab"]}, "two assistant messages"),
         ({"messages": []}, "messages is empty"),
         ({"messages": [{"role": "function", "content": "x"}]}, "no role named 'function'"),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
-            "image_url",
-        ),
         ({"messages": [{"role": "user", "content": [{"type": "image_url", "text": "x"}]}]}, "image_url"),
-        ({"extra_body": {"prompt_logprobs": 0}}, "or set it to false"),
         ({"extra_body": {"localspec": {"propposer": "none"}}}, "'proposer'"),
-        ({"stop": ["x"] * 65}, "stop"),
-        ({"max_tokens": 8.5}, "max_tokens: expected int"),
-        ({"messages": [{"role": "user", "content": "word " * 9000}]}, "context"),
     ],
     ids=str,
 )
@@ -163,29 +142,19 @@ def test_errors_that_programs_know_by_name(client: openai.OpenAI, http: HttpServ
     with pytest.raises(openai.BadRequestError) as longer:
         client.completions.create(model="localspec", prompt="word " * 9000)
     assert longer.value.code == "context_length_exceeded" and longer.value.type == "invalid_request_error"
-    assert "maximum context length" in str(longer.value) and "choose a model of more than 2048 tokens" in str(
-        longer.value
-    )
-    assert "Agents need 16,000" in str(longer.value)
-    wrong = client.with_options(api_key="wrong")
+    for part in ("maximum context length", "choose a model of more than 2048 tokens", "Agents need 16,000"):
+        assert part in str(longer.value)
     with pytest.raises(openai.AuthenticationError) as unknown:
-        wrong.models.list()
+        client.with_options(api_key="wrong").models.list()
     assert unknown.value.code == "invalid_api_key"
-    with (
-        openai.OpenAI(base_url=f"{http.url}/v2", api_key=http.token, max_retries=0) as amiss,
-        pytest.raises(
-            openai.NotFoundError, match=r"GET /v2/models is not offered\. This dialect offers .*/v1/responses"
-        ),
-    ):
+    amiss = client.with_options(base_url=f"{http.url}/v2")
+    offered = r"GET /v2/models is not offered\. This dialect offers .*/v1/responses"
+    with pytest.raises(openai.NotFoundError, match=offered):
         amiss.models.list()
-    with pytest.raises(
-        openai.NotFoundError,
-        match="POST /v1/embeddings is not offered: the models here make text, no embeddings. Run another",
-    ) as nowhere:
+    nothing = "POST /v1/embeddings is not offered: the models here make text, no embeddings. Run another"
+    with pytest.raises(openai.NotFoundError, match=nothing) as nowhere:
         client.embeddings.create(model="localspec", input="x")
     assert nowhere.value.code == "unknown_url"
-    lost = http.ask("GET", "/v1/completions")
-    assert lost.status_code == 405 and lost.json()["error"]["code"] == "unknown_url"
 
 
 def test_as_long_as_it_gets(client: openai.OpenAI) -> None:
@@ -193,8 +162,6 @@ def test_as_long_as_it_gets(client: openai.OpenAI) -> None:
     plain = client.completions.create(**said).choices[0]
     unlimited = client.completions.create(max_tokens=-1, **said).choices[0]
     assert unlimited.text == plain.text and plain.finish_reason == "stop"
-    point = client.completions.create(**said, extra_body={"max_tokens": 8.0})
-    assert point.usage is not None and point.usage.completion_tokens <= 8
     for lengths in ({"n_predict": 5, "max_tokens": 3}, {"max_tokens": 5}):
         usage = client.completions.create(**said, extra_body=lengths).usage
         assert usage is not None and usage.completion_tokens == 5
@@ -241,10 +208,8 @@ def test_several_prompts_and_several_answers_to_each(client: openai.OpenAI, http
 
 def test_several_answers_to_a_chat_differ_and_come_again_with_their_seed(client: openai.OpenAI) -> None:
     said: Any = {**SHORT, "messages": HELLO, "temperature": 1.5, "n": 3, "seed": 5}
-    first, again = (
-        [choice.message.content for choice in client.chat.completions.create(**said).choices]
-        for _ in range(2)
-    )
+    answers = [client.chat.completions.create(**said).choices for _ in range(2)]
+    first, again = ([choice.message.content for choice in choices] for choices in answers)
     assert first == again and len(set(first)) == 3
     streamed = ["", "", ""]
     for chunk in client.chat.completions.create(stream=True, **said):
@@ -262,10 +227,6 @@ def test_an_answer_goes_on_after_its_beginning(client: openai.OpenAI) -> None:
     )
     raw = client.completions.create(prompt=prompt, **SHORT)
     assert answer.choices[0].message.content == raw.choices[0].text
-    anew = client.chat.completions.create(
-        messages=begun, extra_body={"continue_final_message": False}, **SHORT
-    )
-    assert anew.usage and answer.usage and anew.usage.prompt_tokens > answer.usage.prompt_tokens
 
 
 @pytest.mark.parametrize("is_chat", [True, False], ids=["chat", "text"])
@@ -278,7 +239,9 @@ def test_usage_counts_the_prompt_once_and_every_answer(
     create: Any = client.chat.completions.create if is_chat else client.completions.create
     one = create(**said).usage
     if is_streamed:
-        *_, last = create(**said, n=4, stream=True, stream_options={"include_usage": True})
+        *others, last = create(**said, n=4, stream=True, stream_options={"include_usage": True})
+        assert all("usage" in other.model_fields_set and other.usage is None for other in others)
+        assert last.choices == [] and {other.choices[0].finish_reason for other in others[-4:]} == {"length"}
         four = last.usage
     else:
         four = create(**said, n=4).usage
@@ -290,15 +253,10 @@ def test_usage_counts_the_prompt_once_and_every_answer(
 
 def test_a_new_turn_after_the_assistants_is_begun_where_it_is_wanted(http: HttpServer) -> None:
     begun = {**SHORT, "messages": [*HELLO, {"role": "assistant", "content": "Use sorted"}]}
-    read = {
-        name: http.post("/v1/chat/completions", begun | more)["usage"]["prompt_tokens"]
-        for name, more in (
-            ("goes on", {}),
-            ("new", {"continue_final_message": False}),
-            ("new, too", {"add_generation_prompt": True}),
-        )
-    }
-    assert read["new, too"] == read["new"] > read["goes on"]
+    ways: list[dict[str, bool]] = [{}, {"continue_final_message": False}, {"add_generation_prompt": True}]
+    usages = [http.post("/v1/chat/completions", begun | more)["usage"] for more in ways]
+    goes_on, new, new_too = (usage["prompt_tokens"] for usage in usages)
+    assert new_too == new > goes_on
     twice = [*HELLO, *({"role": "assistant", "content": text} for text in ("Use", "sorted"))]
     assert http.post("/v1/chat/completions", {**SHORT, "messages": twice, "continue_final_message": False})
 
@@ -315,19 +273,6 @@ def test_tokens_that_are_banned_and_wanted(client: openai.OpenAI, http: HttpServ
         alone = {**body, "max_tokens": 24, "localspec": {"proposer": "none"}}
         one, other = (http.post("/v1/completions", each)["choices"][0]["text"] for each in (drafted, alone))
         assert one == other
-
-
-def test_variables_reach_the_template_and_penalties_their_names(echo: HttpServer) -> None:
-    said: dict[str, Any] = {"messages": [{"role": "user", "content": "prompt"}]}
-    asked = echo.post("/v1/chat/completions", said | {"chat_template_kwargs": {"enable_thinking": False}})
-    assert json.loads(asked["choices"][0]["message"]["content"])["variables"] == {"enable_thinking": False}
-    said = {
-        "messages": [{"role": "user", "content": "options"}],
-        "repetition_penalty": 1.2,
-        "repeat_last_n": 64,
-    }
-    options = json.loads(echo.post("/v1/chat/completions", said)["choices"][0]["message"]["content"])
-    assert (options["repeat_penalty"], options["repeat_last_n"]) == (1.2, 64)
 
 
 def test_timings_come_with_the_pieces_on_request(http: HttpServer) -> None:

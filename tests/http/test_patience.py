@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
 
@@ -18,70 +17,64 @@ from tests.waiting import DEADLINE_S, until_sync
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def http() -> Iterator[HttpServer]:
-    with opened() as http:
-        yield http
-
-
-def silent(http: HttpServer) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", http.port), DEADLINE_S)
+def silent(echo: HttpServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", echo.port), DEADLINE_S)
 
 
 @pytest.mark.parametrize("begun", [b"", b"POST /completion HTTP/1.1\r\nHost: local"])
-def test_one_that_asks_nothing_is_closed(http: HttpServer, begun: bytes) -> None:
-    with silent(http) as connection:
+def test_one_that_asks_nothing_is_closed(echo: HttpServer, begun: bytes) -> None:
+    with silent(echo) as connection:
         connection.sendall(begun)
         assert connection.recv(1) == b""
 
 
-def test_one_that_asks_again_and_again_is_kept(http: HttpServer) -> None:
-    with closing(HTTPConnection("127.0.0.1", http.port, timeout=DEADLINE_S)) as connection:
+def test_one_that_asks_again_and_again_is_kept(echo: HttpServer) -> None:
+    with closing(HTTPConnection("127.0.0.1", echo.port, timeout=DEADLINE_S)) as connection:
         end = time.monotonic() + 1.5 * HEAD_S
         while time.monotonic() < end:
             connection.request("GET", "/health")
             assert connection.getresponse().read()
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(http: HttpServer) -> None:
-    head = f"POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {http.token}\r\n"
-    with silent(http) as connection:
+def test_a_body_that_does_not_come_is_not_waited_for(echo: HttpServer) -> None:
+    head = f"POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {echo.token}\r\n"
+    with silent(echo) as connection:
         connection.settimeout(2 * DEADLINE_S)
         connection.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
         assert connection.recv(1024).startswith(b"HTTP/1.1 408")
 
 
-def test_far_too_many_are_closed_unread(http: HttpServer) -> None:
+def test_far_too_many_are_closed_unread(echo: HttpServer) -> None:
     with ExitStack() as stack:
         for _ in range(REFUSED):
-            stack.enter_context(silent(http))
-        until_sync(lambda: connected_to(http) == REFUSED, "all are accepted")
-        with silent(http) as further, suppress(ConnectionResetError):
+            stack.enter_context(silent(echo))
+        until_sync(lambda: connected_to(echo) == REFUSED, "all are accepted")
+        with silent(echo) as further, suppress(ConnectionResetError):
             assert further.recv(1) == b""
-        assert connected_to(http) == REFUSED
+        assert connected_to(echo) == REFUSED
 
 
-def connected_to(http: HttpServer) -> int:
-    found = psutil.Process(http.daemon.process.pid).net_connections("tcp")
-    return len([each for each in found if each.status == "ESTABLISHED" and each.laddr.port == http.port])
+def connected_to(echo: HttpServer) -> int:
+    found = psutil.Process(echo.daemon.process.pid).net_connections("tcp")
+    return len([each for each in found if each.status == "ESTABLISHED" and each.laddr.port == echo.port])
 
 
 @pytest.mark.timeout(100)
 @pytest.mark.parametrize("count", [1, 50])
-def test_a_client_that_reads_nothing_is_closed(http: HttpServer, count: int) -> None:
+def test_a_client_that_reads_nothing_is_closed(echo: HttpServer, count: int) -> None:
     """Both while an answer is being sent, and after the last one, while unread bytes delay the close."""
     body = f'{{"prompt": "{"x" * 60_000}"}}'
-    head = f"POST /completion HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {http.token}\r\n"
+    head = f"POST /completion HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {echo.token}\r\n"
     asked = f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode() * 20
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        connection.connect(("127.0.0.1", http.port))
-        until_sync(lambda: connected_to(http) > 0, "it is accepted")
+        connection.connect(("127.0.0.1", echo.port))
+        until_sync(lambda: connected_to(echo) > 0, "it is accepted")
         connection.settimeout(1.0)
         with suppress(TimeoutError, ConnectionResetError):  # of 1,000 requests, some are not taken
             for _ in range(count):
                 connection.sendall(asked)
-        until_sync(lambda: connected_to(http) == 0, "it is closed", timeout_s=4 * PROGRESS_S)
+        until_sync(lambda: connected_to(echo) == 0, "it is closed", timeout_s=4 * PROGRESS_S)
 
 
 def test_requests_without_the_token_have_places_of_their_own() -> None:

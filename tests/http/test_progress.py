@@ -9,7 +9,6 @@ import pytest
 
 from tests.http.server import HttpServer
 
-GREEDY = {"prompt": "def fib(n):\n", "n_predict": 16, "temperature": 0, "seed": -1}
 FIELDS = {"/completion": "prompt", "/v1/completions": "prompt", "/v1/chat/completions": "messages"}
 FIELDS["/responses"] = "input"
 """the field of the prompt by path"""

@@ -19,6 +19,7 @@ from localspec.http.ollama import OllamaChatBody, _chunks, of_chat
 from localspec.http.server import InProcessExchange
 from localspec.protocol.messages import StreamDelta
 from localspec.protocol.requests import Result, Stats
+from tests.toys import result_of
 from tests.waiting import run
 
 
@@ -40,17 +41,7 @@ async def test_a_defect_in_a_stream_ends_it_with_an_error(caplog: pytest.LogCapt
 
 def test_a_stream_begins_before_its_first_piece_and_shows_that_it_lives() -> None:
     async def scene() -> list[tuple[int, str] | None]:
-        whole = Result(
-            text="whole",
-            finish_reason="stop",
-            model="toy",
-            draft=None,
-            backend="toy",
-            prompt_tokens=1,
-            cached_tokens=0,
-            completion_tokens=1,
-            stats=Stats(),
-        )
+        whole = result_of(Stats(), text="whole")
         streams = [Stream[Result](number, lambda: None) for number in (1, 2)]
         streams[0].feed(StreamDelta(request=1, seq=0, text="a", tokens=()))
         pieces = await Pieces(streams).begin()
@@ -59,9 +50,7 @@ def test_a_stream_begins_before_its_first_piece_and_shows_that_it_lives() -> Non
         for stream in streams:
             stream.finish(whole)
         found += [piece async for piece in pieces]
-        return [
-            None if piece is None else (piece.number, getattr(piece.event, "text", "")) for piece in found
-        ]
+        return [piece and (piece.number, getattr(piece.event, "text", "")) for piece in found]
 
     assert run(scene()) == [(0, "a"), None, None, (1, "b"), (0, "whole"), (1, "whole")]
 

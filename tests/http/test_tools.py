@@ -40,9 +40,8 @@ def test_calls_and_thoughts_of_a_chat(client: openai.OpenAI) -> None:
         ("call_1", "weather", '{"city": "Oslo"}'),
         ("call_2", "time", "{}"),
     ]
-    extra = whole.message.model_extra or {}
     assert (whole.finish_reason, whole.message.content) == ("tool_calls", "I look.")
-    assert extra["reasoning_content"] == "They ask for two."
+    assert (whole.message.model_extra or {})["reasoning_content"] == "They ask for two."
     with client.chat.completions.stream(model="localspec", messages=CALL, tools=[TOOL]) as stream:
         streamed = stream.get_final_completion().choices[0]
     assert streamed.finish_reason == "tool_calls" and streamed.message.content == "I look."
@@ -79,22 +78,17 @@ def test_what_reaches_the_model(echo: HttpServer) -> None:
         {"role": "user", "content": "prompt"},
     ]
     body = {"messages": history, "tools": [TOOL], "tool_choice": NAMED, "parallel_tool_calls": False}
-    seen = chat_of(
-        echo, "/v1/chat/completions", {**body, "reasoning_effort": "low", "store": True, "user": "u"}
-    )
+    body |= {"reasoning_effort": "low", "store": True, "user": "u", "chat_template_kwargs": {"x": 1}}
+    seen = chat_of(echo, "/v1/chat/completions", body)
+    call = {"id": "c1", "name": "weather", "arguments": "{}"}
     assert seen["messages"][1:4] == [
         {"role": "user", "content": "Oslo?"},
-        {
-            "role": "assistant",
-            "content": "",
-            "tool_calls": [{"id": "c1", "name": "weather", "arguments": "{}"}],
-            "thinking": "Hm.",
-        },
+        {"role": "assistant", "content": "", "tool_calls": [call], "thinking": "Hm."},
         {"role": "tool", "content": "rain", "tool_call_id": "c1"},
     ]
     assert seen["tools"] == [{"name": "weather", "parameters": WEATHER}]
     assert (seen["tool_choice"], seen["tool"], seen["parallel_tool_calls"]) == ("required", "weather", False)
-    assert seen["variables"]["reasoning_effort"] == "low" and seen["variables"]["enable_thinking"]
+    assert seen["variables"] == {"reasoning_effort": "low", "enable_thinking": True, "thinking": True, "x": 1}
 
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
@@ -105,15 +99,13 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
     [
         ({"response_format": {"type": "text"}}, {}),
         ({"response_format": {"type": "json_object"}}, {"schema": {"type": "object"}}),
-        (
-            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}}},
-            {"schema": SCHEMA},
-        ),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}}, {"schema": SCHEMA}),
         ({"json_schema": SCHEMA}, {"schema": SCHEMA}),
         ({"grammar": 'root ::= "a"'}, {"grammar": 'root ::= "a"', "grammar_syntax": "gbnf"}),
         ({"speculative.n_max": 4, "localspec": {"k": 2}}, {"k": 2}),
         *(({name: 64}, {"think": 64}) for name in ("reasoning_budget", "thinking_budget_tokens")),
         ({"reasoning_budget_tokens": -1}, {}),
+        ({"repetition_penalty": 1.2, "repeat_last_n": 64}, {"repeat_penalty": 1.2, "repeat_last_n": 64}),
         ({"reasoning_effort": "none", "thinking_token_budget": 64}, {"think": 0}),
     ],
     ids=str,
@@ -192,8 +184,6 @@ def test_half_a_character_and_images_in_results_do_not_end_a_history(echo: HttpS
         conversation_of([msgspec.structs.replace(turn, role="user")])
 
 
-# Anthropic.
-
 SAID: dict[str, Any] = {"model": "localspec", "max_tokens": 64}
 
 
@@ -207,9 +197,8 @@ def test_blocks_of_anthropics_messages(echo: HttpServer) -> None:
         {"type": "tool_use", "id": "call_1", "name": "weather", "input": {"city": "Oslo"}},
         {"type": "tool_use", "id": "call_2", "name": "time", "input": {}},
     ]
-    assert [block["type"] for block in echo.post("/v1/messages", body)["content"]] == [
-        *("text", "tool_use", "tool_use")
-    ]
+    unthought = echo.post("/v1/messages", body)["content"]
+    assert [block["type"] for block in unthought] == ["text", "tool_use", "tool_use"]
 
 
 def test_events_of_anthropics_messages_in_their_order(echo: HttpServer) -> None:
@@ -232,12 +221,16 @@ def test_events_of_anthropics_messages_in_their_order(echo: HttpServer) -> None:
     assert deltas[3] == {"type": "text_delta", "text": "I look."}
     assert deltas[4] == {"type": "input_json_delta", "partial_json": '{"city": "Oslo"}'}
     assert events[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
-    assert events[-2]["usage"] == {
-        **{"input_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
-        "output_tokens": 6,
-    }
+    cached = {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
+    assert events[-2]["usage"] == {"input_tokens": 1, "output_tokens": 6, **cached}
 
 
+BLOCKS = [
+    {"type": "thinking", "thinking": "hm", "signature": "s"},
+    {"type": "text", "text": "I look."},
+    {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}},
+]
+RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "rain"}]}
 AGENT: dict[str, Any] = {
     "system": [
         {"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch=1f;"},
@@ -245,21 +238,8 @@ AGENT: dict[str, Any] = {
     ],
     "messages": [
         {"role": "user", "content": "Oslo?"},
-        {
-            "role": "assistant",
-            "content": [
-                {"type": "thinking", "thinking": "hm", "signature": "s"},
-                {"type": "text", "text": "I look."},
-                {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Oslo"}},
-            ],
-        },
-        {
-            "role": "user",
-            "content": [
-                {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "rain"}]},
-                {"type": "text", "text": "prompt"},
-            ],
-        },
+        {"role": "assistant", "content": BLOCKS},
+        {"role": "user", "content": [RESULT, {"type": "text", "text": "prompt"}]},
     ],
     "tools": [{"name": "weather", "input_schema": WEATHER, "cache_control": {"type": "ephemeral"}}],
     "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
@@ -269,15 +249,11 @@ AGENT: dict[str, Any] = {
 
 def test_what_reaches_the_model_of_anthropics_messages(echo: HttpServer) -> None:
     seen = json.loads(echo.post("/v1/messages", {**SAID, **AGENT})["content"][0]["text"])
+    call = {"id": "c1", "name": "weather", "arguments": '{"city":"Oslo"}'}
     assert seen["messages"] == [
         {"role": "system", "content": "brief"},
         {"role": "user", "content": "Oslo?"},
-        {
-            "role": "assistant",
-            "content": "I look.",
-            "tool_calls": [{"id": "c1", "name": "weather", "arguments": '{"city":"Oslo"}'}],
-            "thinking": "hm",
-        },
+        {"role": "assistant", "content": "I look.", "tool_calls": [call], "thinking": "hm"},
         {"role": "tool", "content": "rain", "tool_call_id": "c1"},
         {"role": "user", "content": "prompt"},
     ]
@@ -295,7 +271,6 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
     ("said", "sentence"),
     [
         ({"messages": [{"role": "user", "content": [IMAGE]}]}, "'image'"),
-        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "'bash_20250124'"),
         ({"tools": [{"name": 'a"b', "input_schema": {}}]}, "tools[0].name"),
         ({"thinking": {"type": "enabled"}, "output_config": {"effort": "huge"}}, "effort 'huge'"),
     ],
