@@ -153,7 +153,9 @@ async def test_servers_that_fail_leave_the_others(tmp_path: Path) -> None:
             pass
 
 
-async def test_results_that_break_the_protocol(tmp_path: Path) -> None:
+async def test_results_that_break_the_protocol_or_are_late_or_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with opened(written(tmp_path, "fine")) as (box, _):
         for text, outcome in (
             ("a latin", "a \ufffd\n[image]"),
@@ -161,10 +163,6 @@ async def test_results_that_break_the_protocol(tmp_path: Path) -> None:
             ("a", "a\n[image]"),
         ):
             assert await called(box, "echo", json.dumps({"text": text})) == outcome
-
-
-async def test_results_that_are_late_or_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with opened(written(tmp_path, "fine")) as (box, _):
         large = await called(box, "echo", '{"text": "large"}')
         assert len(large) < 100_100 and large.endswith("[shortened from 10,000,008 characters]")
         huge = await called(box, "echo", '{"text": "huge"}')
@@ -200,8 +198,6 @@ def test_files_as_other_programs_write_them(tmp_path: Path, monkeypatch: pytest.
 
 
 class Script(Terminal):
-    """The command's conversation, with a user whose consents are given; its lines are kept."""
-
     def __init__(self, client: Client, box: Toolbox, *consents: Consent) -> None:
         super().__init__(client, box, Printer(), Options(), yes=False)
         self._consents, self.lines = iter(consents), list[str]()
@@ -416,16 +412,12 @@ def test_the_command_asks_and_prints_the_answer_alone(home: Path, functions: Pat
         asked.sendline(word)
     asked.expect(pexpect.EOF)
     assert "\x1b[2J" not in str(asked.before) and "The user refused this call." in str(asked.before)
-    done = asked_of_none([*command, "--yes"])
-    result = json.loads(done.stdout)
-    assert result["text"] == '{"hour":12} ' and [each["role"] for each in result["messages"]] == [
-        *("user", "assistant", "tool", "tool", "assistant")
-    ]
-    more = [*command[:-1], "-c", "then what"]
-    done = asked_of_none([*more, "--yes"])
-    assert json.loads(done.stdout)["text"] == "\nwhat"
-    private = [*command, "--private", "--yes"]
-    done = asked_of_none(private)
-    assert json.loads(done.stdout)["messages"] == result["messages"]
+    result = json.loads(asked_of_none([*command, "--yes"]).stdout)
+    roles = [each["role"] for each in result["messages"]]
+    assert result["text"] == '{"hour":12} ' and roles == ["user", "assistant", "tool", "tool", "assistant"]
+    more = asked_of_none([*command[:-1], "-c", "then what", "--yes"])
+    assert json.loads(more.stdout)["text"] == "\nwhat"
+    private = asked_of_none([*command, "--private", "--yes"])
+    assert json.loads(private.stdout)["messages"] == result["messages"]
     refused = asked_of_none(command)
     assert refused.returncode == 2 and "Add --yes" in refused.stdout

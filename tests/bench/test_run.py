@@ -52,9 +52,6 @@ def results(*runs: BenchRun) -> Results:
     return found
 
 
-# Answers.
-
-
 def test_a_case_is_answered_plainly_and_by_the_proposer(engine: Engine, order: Order) -> None:
     player, case = Player(engine, msgspec.structs.replace(order, tokens=40)), Case("code", ("ab",), raw=True)
     prompt = player.prepare(case)
@@ -116,9 +113,6 @@ def test_ctrl_c_keeps_the_runs_until_then(
 def test_an_unknown_workload_is_refused() -> None:
     with pytest.raises(InvalidOptions, match="did you mean 'edit'"):
         load_cases(("edti",))
-
-
-# Figures.
 
 
 def test_figures_are_medians_over_runs() -> None:

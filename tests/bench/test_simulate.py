@@ -35,9 +35,6 @@ def knowing(log: Log) -> list[Hostile]:
     return [each for each in hostile if each.name != "fails-late"]  # the simulator has no fallback
 
 
-# Rounds.
-
-
 def test_plain_decoding_is_a_round_a_token() -> None:
     played = play(log_of([1], [2, 3, 4]), PlainDecoding(), 1, k=4, cost=FLAT, time=Time())
     assert (played.rounds, played.drafted, played.tokens_per_round, played.speed) == (2, 0, 1.0, 1.0)
@@ -102,9 +99,6 @@ def test_auto_takes_a_recorded_draft_where_it_pays(share: float, drafts: bool) -
     assert (played.drafted > 0) == drafts
 
 
-# The best choice in hindsight.
-
-
 def test_hindsight_verifies_what_is_right_where_that_pays() -> None:
     log = log_of([1, 2, 3, 4, 5, 1, 2], [3, 4, 5, 9, 8])
     (cheap,) = simulate([log], "hindsight", k=4, cost=CostLine({1: 1.0, 4: 1.5}))
@@ -151,9 +145,6 @@ def test_auto_saves_the_time_that_it_saved(answers: list[Log]) -> None:
     assert min(min(each) for each in speeds.values()) > 0.95
     for workload, least in LEAST_SPEED.items():
         assert median(speeds[workload]) > least
-
-
-# Costs.
 
 
 @pytest.mark.parametrize(("width", "seconds"), [(1, 0.010), (2, 0.020), (3, 0.025), (4, 0.030), (6, 0.040)])

@@ -29,8 +29,6 @@ class Program(NamedTuple):
 
 
 class CodeServer(NamedTuple):
-    """VS Code as a web page, and the browser to see it in."""
-
     command: tuple[str, ...]
     chromium: str
 

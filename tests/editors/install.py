@@ -24,12 +24,8 @@ PART_NAMES = "completion diagnostics headerline inline-completion lens mode mode
 LSP_MODE_PARTS = [f"lsp-{name}" for name in PART_NAMES.split()]
 """modules of lsp-mode, without those for particular servers"""
 NPM = ("npm", "--no-audit", "--no-fund", "--ignore-scripts")
-APT = (
-    "APT::Install-Recommends=false",
-    "APT::Sandbox::User=root",
-    "Acquire::Languages=none",
-    "Debug::NoLocking=1",
-)
+APT = ["APT::Install-Recommends=false", "APT::Sandbox::User=root"]
+APT += ["Acquire::Languages=none", "Debug::NoLocking=1"]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
@@ -59,12 +55,8 @@ def debian(suite: str, package: str, into: Path) -> None:
     if into.exists():
         return
     apt = PLACE / f"apt-{suite}"
-    for folder in (
-        "etc/apt/preferences.d",
-        "etc/apt/apt.conf.d",
-        "var/lib/apt/lists/partial",
-        "var/lib/dpkg",
-    ):
+    folders = ("etc/apt/preferences.d", "etc/apt/apt.conf.d", "var/lib/apt/lists/partial", "var/lib/dpkg")
+    for folder in folders:
         (apt / folder).mkdir(parents=True, exist_ok=True)
     packages = apt / "var/cache/apt/archives"
     (packages / "partial").mkdir(parents=True, exist_ok=True)
@@ -84,7 +76,6 @@ def debian(suite: str, package: str, into: Path) -> None:
 
 
 def mirror() -> str:
-    """Return the address from which this machine installs Debian's packages."""
     sites = run("apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages").splitlines()
     return next(site for site in sites if "security" not in site)
 
@@ -98,10 +89,8 @@ def vscode() -> None:
     inside = VSCODE / "node_modules/code-server/lib/vscode"
     for each in (inside, inside / "extensions"):
         run(*NPM, "install", "--omit=dev", at=each)
-    for link, target in (
-        ("remote-cli/code-server", "code-linux.sh"),
-        ("helpers/browser.sh", "browser-linux.sh"),
-    ):
+    links = {"remote-cli/code-server": "code-linux.sh", "helpers/browser.sh": "browser-linux.sh"}
+    for link, target in links.items():
         place = inside / "bin" / link
         place.unlink(missing_ok=True)
         place.symlink_to(target)
@@ -121,7 +110,6 @@ def lsp_mode() -> None:
 
 
 def extension() -> None:
-    """Install the packages that build and test the extension and drive the browser."""
     run(*NPM, "ci", at=ROOT / "plugins/vscode")
     run(sys.executable, "-m", "pip", "install", "-q", "--require-hashes", "-r", "locks/dev.txt")
 

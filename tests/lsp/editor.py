@@ -24,8 +24,6 @@ Item = types.InlineCompletionItem
 
 
 class Editor:
-    """An editor with open files; messages that the server sends unrequested are kept."""
-
     def __init__(self) -> None:
         self.client = LanguageClient("test", "0")
         self.said: list[str] = []
@@ -104,7 +102,6 @@ class Editor:
         selected: types.SelectedCompletionInfo | None = None,
         id: str | None = None,
     ) -> asyncio.Future[Any]:
-        """Request a completion, and do not wait for it."""
         params = types.InlineCompletionParams(
             context=types.InlineCompletionContext(trigger, selected),
             text_document=types.TextDocumentIdentifier(uri),

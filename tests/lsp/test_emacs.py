@@ -33,7 +33,6 @@ QUIET = """
 
 
 def answered(file: Path, before: str, after: str) -> str:
-    """The daemon's own completion there."""
 
     async def ask() -> str:
         async with await connect() as client:

@@ -40,11 +40,6 @@ def begun() -> subprocess.Popen[bytes]:
     return process
 
 
-def ended(process: subprocess.Popen[bytes]) -> tuple[int, bytes]:
-    _, log = process.communicate(timeout=DEADLINE_S)
-    return process.returncode, log
-
-
 def said(*messages: Any) -> tuple[list[dict[str, Any]], int, bytes]:
     """All that is answered to these, the exit code, and what was written to stderr."""
     done = subprocess.run(
@@ -67,7 +62,8 @@ def test_it_ends_without_a_word_with_its_editor_or_by_a_signal(
     process = begun()
     if number is not None:
         process.send_signal(number)
-    assert ended(process) == (-(number or 0), b"")
+    _, log = process.communicate(timeout=DEADLINE_S)
+    assert (process.returncode, log) == (-(number or 0), b"")
 
 
 @pytest.mark.slow

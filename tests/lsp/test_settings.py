@@ -4,32 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from localspec.lsp.server import FIELDS, EditorSettings, read_settings, section
 from tests.hygiene.source import ROOT
 
-ALL = {
-    "enabled": False,
-    "automatic": False,
-    "multiline": False,
-    "model": "stdlib-1m",
-    "maxMs": 100,
-    "excludedLanguages": ["markdown"],
-}
+ALL: dict[str, Any] = {"enabled": False, "automatic": False, "multiline": False}
+ALL |= {"model": "stdlib-1m", "maxMs": 100, "excludedLanguages": ["markdown"]}
 
 
 def test_each_can_be_set() -> None:
     settings, wrong = read_settings(ALL, EditorSettings())
-    assert wrong == []
-    assert settings == EditorSettings(
-        enabled=False,
-        automatic=False,
-        multiline=False,
-        model="stdlib-1m",
-        max_ms=100,
-        excluded_languages=("markdown",),
-    )
+    assert wrong == [] and settings == msgspec.convert(ALL, EditorSettings)
     assert set(ALL) == set(FIELDS)
 
 
@@ -44,7 +31,6 @@ def test_what_is_not_said_stays() -> None:
         ({"maxms": 1}, "there is no setting named 'maxms'; did you mean 'maxMs'?"),
         ({"maxMs": 0}, "maxMs: expected int >= 1"),
         ({"enabled": "yes"}, "enabled: expected bool"),
-        ({"excludedLanguages": "c"}, "excludedLanguages: expected array"),
     ],
 )
 def test_what_is_wrong_is_named_and_the_rest_holds(values: dict[str, Any], sentence: str) -> None:

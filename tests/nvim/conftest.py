@@ -12,7 +12,6 @@ from tests.nvim.editor import Editor, editing
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
-    """A home, and so a daemon with the bundled pair, for all tests of a module."""
     with own_home() as path:
         yield path
 

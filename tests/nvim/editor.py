@@ -67,8 +67,6 @@ NONE = "if __name__ == "
 
 
 class Editor:
-    """Neovim's other end: ``nvim --embed``."""
-
     def __init__(self, process: subprocess.Popen[bytes], size: tuple[int, int]) -> None:
         assert process.stdin is not None and process.stdout is not None
         self.process = process
@@ -79,8 +77,6 @@ class Editor:
         self.screen = Screen(*size)
         options = {"ext_linegrid": True, "ext_hlstate": True, "rgb": True}
         self.call("nvim_ui_attach", *size, options)
-
-    # Talking.
 
     def call(self, method: str, *arguments: Any) -> Any:
         self._last += 1
@@ -131,8 +127,6 @@ class Editor:
     def expr(self, expression: str) -> Any:
         return self.call("nvim_eval", expression)
 
-    # Typing and looking.
-
     def keys(self, keys: str) -> None:
         """Press keys, as ``:help keycodes`` names them."""
         self.call("nvim_input", keys)
@@ -142,7 +136,6 @@ class Editor:
             self.keys({"<": "<lt>", "\n": "<CR>", "\t": "<Tab>"}.get(letter, letter))
 
     def until(self, condition: Callable[[], Any], what: str) -> Any:
-        """Wait until ``condition`` holds; returns what it gave."""
         deadline = time.monotonic() + DEADLINE_S
         while not (found := condition()):
             assert time.monotonic() < deadline, f"waited too long until {what}:\n{self.picture()}"

@@ -13,8 +13,6 @@ class Cell(NamedTuple):
 
 
 class Screen:
-    """Kept by the ``redraw`` events of ``ext_linegrid``."""
-
     def __init__(self, columns: int, rows: int) -> None:
         self._groups: dict[int, frozenset[str]] = {}
         self.cursor = (0, 0)

@@ -18,25 +18,23 @@ from tests.waiting import DEADLINE_S
 LUA = Path(__file__).with_name("lua")
 
 
-@pytest.mark.parametrize("version", NEOVIMS)
-def test_lua(version: str, tmp_path: Path) -> None:
+def started(version: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     program = neovim(version)
-    variables = {
-        **program.environment,
-        "TESTS": "\n".join(map(str, sorted(LUA.glob("test_*.lua")))),
-        "HOME": str(tmp_path),
-    }
-    start = ("--headless", "--clean", "-u", "NONE", "-i", "NONE", "-n")
-    commands = ("--cmd", f"set runtimepath^={PLUGIN}", "-c", f"luafile {LUA / 'harness.lua'}")
-    done = subprocess.run(
-        (*program.command, *start, *commands),
-        env={**os.environ, **variables},
+    return subprocess.run(
+        (*program.command, "--headless", "-i", "NONE", "-n", *arguments),
+        env={**os.environ, **program.environment, **variables},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=DEADLINE_S,
-        check=False,
     )
+
+
+@pytest.mark.parametrize("version", NEOVIMS)
+def test_lua(version: str, tmp_path: Path) -> None:
+    variables = {"TESTS": "\n".join(map(str, sorted(LUA.glob("test_*.lua")))), "HOME": str(tmp_path)}
+    commands = ("--cmd", f"set runtimepath^={PLUGIN}", "-c", f"luafile {LUA / 'harness.lua'}")
+    done = started(version, "--clean", "-u", "NONE", *commands, **variables)
     assert done.returncode == 0 and " 0 failures" in done.stderr, done.stderr + done.stdout
 
 
@@ -56,17 +54,8 @@ io.stdout:write(vim.json.encode({
 
 def nvim(*arguments: str, **variables: str) -> str:
     """Run the oldest Neovim; return the script's output. Its stderr must stay empty."""
-    program = neovim(NEOVIMS[0])
-    done = subprocess.run(
-        (*program.command, "--headless", "-i", "NONE", "-n", *arguments, "-c", "quitall!"),
-        env={**os.environ, **program.environment, **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=True,
-    )
-    assert done.stderr == "", done.stderr
+    done = started(NEOVIMS[0], *arguments, "-c", "quitall!", **variables)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
 
 
@@ -74,9 +63,8 @@ def nvim(*arguments: str, **variables: str) -> str:
 def known(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     script = tmp_path_factory.mktemp("known") / "known.lua"
     script.write_text(KNOWN)
-    found: dict[str, Any] = json.loads(
-        nvim("--clean", "--cmd", f"set runtimepath^={PLUGIN}", "-c", f"luafile {script}")
-    )
+    said = nvim("--clean", "--cmd", f"set runtimepath^={PLUGIN}", "-c", f"luafile {script}")
+    found: dict[str, Any] = json.loads(said)
     return found
 
 

@@ -38,19 +38,13 @@ def test_it_is_drawn_accepted_and_undone(editor: Editor, tmp_path: Path, prefix:
     lines = (prefix + text).split("\n")
     assert editor.cursor == (len(lines), len(lines[-1]))
     assert editor.reported[:2] == [("shown",), ("accepted",)]
+    editor.until(lambda: prefix + text in prefixes(editor), "what comes next is asked")
     editor.type("x")
     editor.until_text(prefix + text + "x")
     editor.keys("<Esc>u")
     editor.until_text(prefix + text)
     editor.keys("u")
     editor.until_text(prefix)
-
-
-def test_what_comes_next_is_asked_at_once(editor: Editor, tmp_path: Path) -> None:
-    text = suggested(editor, tmp_path / "a.py", SINGLE)
-    editor.keys("<Tab>")
-    editor.until_text(SINGLE + text)
-    editor.until(lambda: SINGLE + text in prefixes(editor), "it is asked")
 
 
 def test_typing_along_asks_nothing_and_going_back_brings_it_back(editor: Editor, tmp_path: Path) -> None:

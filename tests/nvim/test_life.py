@@ -29,7 +29,6 @@ def servers(editor: Editor) -> list[psutil.Process]:
 
 
 def problem(editor: Editor) -> str:
-    """Return the problem that ``:Localspec status`` shows; empty if there is none."""
     name, message = editor.lua("return { require('localspec.server').state() }")
     return str(message) if name == "error" else ""
 

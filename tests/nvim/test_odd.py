@@ -14,7 +14,6 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def quiet(editor: Editor) -> object:
-    """No test may end with an error message."""
     yield
     assert editor.notices() == []
     assert not editor.lua("return vim.api.nvim_exec('messages', true)").count("E5108")
@@ -95,16 +94,11 @@ def test_a_macro_is_recorded_and_replayed_as_typed(editor: Editor, tmp_path: Pat
     editor.until_text("import os\n" + SINGLE + "\t")
 
 
-@pytest.mark.parametrize(
-    "place",
-    [
-        "q:i",
-        ":terminal cat<CR>i",
-        ":new<CR>:set buftype=prompt<CR>i",
-        ":new<CR>:set buftype=nofile<CR>i",
-        "R",
-    ],
-)
+PLACES = ["q:i", "R", ":terminal cat<CR>i"]
+PLACES += [f":new<CR>:set buftype={kind}<CR>i" for kind in ("prompt", "nofile")]
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_where_nothing_is_asked(editor: Editor, tmp_path: Path, place: str) -> None:
     editor.setup(automatic=False)
     editor.open(tmp_path / "a.py", "x\n")

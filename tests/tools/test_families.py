@@ -31,16 +31,8 @@ from localspec.tools.grammar import AnswerMarkup, answer_grammar
 from localspec.tools.parser import Parser
 from tests.toy import ToyVocabulary
 
-CITY = {"type": "string"}
-WEATHER = Tool(
-    "weather",
-    "Tell it",
-    {
-        "type": "object",
-        "properties": {"city": CITY, "days": {"type": "integer"}},
-        "required": ["city", "days"],
-    },
-)
+FIELDS = {"city": {"type": "string"}, "days": {"type": "integer"}}
+WEATHER = Tool("weather", "Tell it", {"type": "object", "properties": FIELDS, "required": [*FIELDS]})
 TOOLS = (WEATHER, Tool("now"))
 MADE = [("weather", {"city": 'Pa"ris', "days": 2}), ("now", {})]
 CALLS = tuple(ToolCall(f"call_abcdef12{i}", name, json.dumps(made)) for i, (name, made) in enumerate(MADE))
@@ -263,8 +255,6 @@ def test_what_only_begins_like_a_call_is_text(row: Row) -> None:
 
 
 class Bytes:
-    """A token per byte, an end token, and the control tokens ``names``."""
-
     eos_token_id, bos_token_id = 256, None
 
     def __init__(self, names: Iterable[str]) -> None:
@@ -305,17 +295,8 @@ def test_the_grammar_takes_the_calls_that_the_tools_allow(row: Row) -> None:
 
 
 ODD = ["\n", " s ", *'$filter @type first_name c# a:b x>y q" </ { , nä \\ null'.replace("_", " ").split(" ")]
-MARKS = [
-    "\n</parameter>",
-    "</parameter>",
-    "</arg_value>",
-    "<escape",
-    '<|"|',
-    "<tool_call|>",
-    "</arg_key",
-    ">",
-    "a",
-]
+MARKS = ["\n</parameter>", "</parameter>", "</arg_value>", "<escape", '<|"|']
+MARKS += ["<tool_call|>", "</arg_key", ">", "a"]
 
 
 def written(family: ToolFamily, arguments: dict[str, Any]) -> str:
@@ -359,14 +340,8 @@ def test_arguments_of_any_name_and_text_are_read_as_the_grammar_has_them_written
 def test_what_may_become_markup_is_held_back_in_bounds(row: Row) -> None:
     form = form_of(row.template)
     head = form.family.starts[0].partition("@")[0]
-    for text in (
-        " " * 9000,
-        "<" * 9000,
-        "`" * 9000,
-        head + " " * 9000,
-        head + "x" * 9000,
-        "<think>" + " " * 9000,
-    ):
+    for begun, letter in (("", " "), ("", "<"), ("", "`"), (head, " "), (head, "x"), ("<think>", " ")):
+        text = begun + 9000 * letter
         parser, held, examined = Parser(form), 0, 0
         for piece in text:
             held += 1 - sum(piece.source for piece in parser.feed(piece))

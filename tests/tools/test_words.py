@@ -33,9 +33,8 @@ def test_the_last_question_is_asked_again_with_what_was_returned() -> None:
     earlier = (Message("user", "Hi"), Message("assistant", "Ho", (call,)), Message("tool", "2", (), "1"))
     turn = (Message("user", "Sum?"), Message("assistant", "", (call,)), Message("tool", "3", (), "1"))
     asked = ask_in_words([Message("system", "Be kind."), *earlier, *turn])
-    assert [(each.role, each.tool_calls) for each in asked] == [
-        *(("system", ()), ("user", ()), ("assistant", ()), ("user", ()))
-    ]
+    assert [each.role for each in asked] == ["system", "user", "assistant", "user"]
+    assert not any(each.tool_calls for each in asked)
     question = asked[-1].content
     assert question.startswith("Sum?") and 'add {"a": 1} returned:\n3' in question and "2" not in question
 
@@ -45,7 +44,4 @@ def test_a_form_of_the_user_stays() -> None:
     assert limit_to_words(Options(seed=1)) == Options(seed=1, regex=WORDS)
     assert limit_to_words(Options(choice=("a",))) == Options(choice=("a",))
     python = WORDS.replace(r"[\p{L}\p{N}]", r"\w")
-    assert [bool(re.fullmatch(python, text)) for text in ("Ja, 3.", "{}", "a {", "```")] == [
-        True,
-        *[False] * 3,
-    ]
+    assert [text for text in ("Ja, 3.", "{}", "a {", "```") if re.fullmatch(python, text)] == ["Ja, 3."]

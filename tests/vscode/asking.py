@@ -39,7 +39,6 @@ class Asking:
         return self._with_client(ask)
 
     def text(self, file: Path, prefix: str, trigger: Trigger = "automatic") -> str:
-        """The first item's text: there must be one."""
         return self.completion(file, prefix, trigger).items[0].text
 
     def suggestions(self, event: str) -> float:

@@ -59,8 +59,6 @@ START_MS = 4000 * DEADLINE_S
 
 
 class Editor:
-    """VS Code on one workspace, with one page to type in."""
-
     def __init__(self, root: Path, page: Any, url: str) -> None:
         self.root = root
         self.workspace = root / "workspace"
@@ -98,7 +96,6 @@ class Editor:
         self.page.keyboard.press("Control+End")
 
     def ask(self, key: str, text: str) -> None:
-        """Open one of the fields at the top, and write something into it."""
         self.page.keyboard.press(key)
         self.page.wait_for_selector(".quick-input-box input:focus")
         self.page.keyboard.insert_text(text)
@@ -110,8 +107,6 @@ class Editor:
         self.ask("F1", title)
         self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{title}"]')
         self.page.keyboard.press("Enter")
-
-    # What is seen.
 
     def ghost(self) -> str:
         return str(self.page.evaluate(GHOST))
@@ -166,9 +161,8 @@ def editing(root: Path) -> Iterator[Editor]:
     """VS Code on ``root / "workspace"``, to be started with a file; all ends with it. Skips the test where
     something is not installed."""
     server = code_server()
-    sync_api = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: run `make editors`"
-    )
+    missing = "playwright is not installed: run `make editors`"
+    sync_api = pytest.importorskip("playwright.sync_api", reason=missing)
     for name in ("workspace", "user/.local/bin", "home/config", "data/User"):
         (root / name).mkdir(parents=True, exist_ok=True)
     config = root / "home" / "config" / "config.toml"
@@ -186,14 +180,12 @@ def editing(root: Path) -> Iterator[Editor]:
             yield Editor(root, page, url)
             browser.close()
     finally:
-        until_sync(
-            lambda: not servers(root), "the extension's process ends"
-        )  # it would start the daemon again
+        # It would start the daemon again.
+        until_sync(lambda: not servers(root), "the extension's process ends")
         localspec(root, "daemon", "stop")
 
 
 def command_of(root: Path) -> Path:
-    """Return the place of the command localspec, which the extension finds in the user's home."""
     return root / "user" / ".local" / "bin" / "localspec"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 
-import psutil
 import pytest
 
 from tests.daemon.harness import gone
@@ -15,11 +14,6 @@ from tests.vscode.editor import BEFORE, Editor, command_of, put_command, servers
 from tests.waiting import until_sync
 
 pytestmark = pytest.mark.slow
-
-
-def kill(process: psutil.Process) -> None:
-    process.kill()
-    until_sync(lambda: gone(process), "it is dead")
 
 
 def test_switched_off_it_completes_nothing_until_it_is_switched_on(editor: Editor, asking: Asking) -> None:
@@ -123,8 +117,8 @@ def test_the_daemon_is_restarted_with_the_server(editor: Editor, asking: Asking)
 def test_a_server_that_was_killed_is_started_again(editor: Editor) -> None:
     editor.open("killed.py", BEFORE)
     (server,) = servers(editor.root)
-    kill(server)
-    until_sync(lambda: len(servers(editor.root)) == 1, "another one has started")
+    server.kill()
+    until_sync(lambda: gone(server) and len(servers(editor.root)) == 1, "another one has started")
     editor.press("Alt+Backslash")
     editor.until_ghost()
 
@@ -133,12 +127,11 @@ def test_a_missing_command_is_reported_once_and_found_once_it_is_there(editor: E
     editor.command("Notifications: Clear All Notifications")
     command_of(editor.root).unlink()
     editor.start("missing.py", BEFORE)
-    until_sync(
-        lambda: "The command localspec was not found. Install localspec" in editor.facts(), "it is said"
-    )
+    problem = "The command localspec was not found. Install localspec"
+    until_sync(lambda: problem in editor.facts(), "it is said")
     editor.type("lo")
     (notice,) = editor.notices()
-    assert "The command localspec was not found. Install localspec" in notice
+    assert problem in notice
     put_command(editor.root)
     editor.press("Alt+Backslash")
     editor.until_ghost()

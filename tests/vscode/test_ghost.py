@@ -82,10 +82,8 @@ def test_next_and_previous_go_through_what_the_daemon_has(editor: Editor, asking
     file = editor.workspace / "cycle.py"
     texts = [item.text for item in asking.completion(file, BEFORE, trigger="invoked").items]
     assert texts[0] == first and len(texts) > 1
-    for key, shown in (
-        *(("Alt+BracketRight", text) for text in (*texts[1:], first)),
-        ("Alt+BracketLeft", texts[-1]),
-    ):
+    onward = (("Alt+BracketRight", text) for text in (*texts[1:], first))
+    for key, shown in (*onward, ("Alt+BracketLeft", texts[-1])):
         editor.press(key)
         editor.until_ghost(lambda ghost, text=shown: ghost == text, f"this is shown: {shown!r}")  # type: ignore[misc]
     editor.press("Tab")
