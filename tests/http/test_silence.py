@@ -50,7 +50,9 @@ def test_a_stream_begins_before_its_first_piece_and_shows_that_it_lives() -> Non
         for stream in streams:
             stream.finish(whole)
         found += [piece async for piece in pieces]
-        return [piece and (piece.number, getattr(piece.event, "text", "")) for piece in found]
+        return [
+            None if piece is None else (piece.number, getattr(piece.event, "text", "")) for piece in found
+        ]
 
     assert run(scene()) == [(0, "a"), None, None, (1, "b"), (0, "whole"), (1, "whole")]
 
