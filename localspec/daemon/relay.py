@@ -237,12 +237,10 @@ class ResumableStream(Receiver):
         self._alarm: asyncio.TimerHandle | None = None
 
     async def follow(self, exchange: Exchange, after_seq: int = -1) -> Result:
-        """Send ``exchange`` the deltas after ``after_seq`` and all later events; returns the result.
-
-        The follower before it gets :class:`Gone`, and so does this one when another takes over. Raises
-        the generation's error, :class:`Gone` for deltas that are no longer kept, and :class:`InvalidOptions`
-        if there is no delta ``after_seq`` yet; then nothing is changed.
-        """
+        """Send ``exchange`` the deltas after ``after_seq`` and all later events; returns the result. The
+        follower before it gets :class:`Gone`, and so does this one when another takes over. Raises the
+        generation's error, :class:`Gone` for deltas that are no longer kept, and :class:`InvalidOptions` if
+        there is no delta ``after_seq`` yet; then nothing is changed."""
         if after_seq >= self._next:
             raise InvalidOptions(
                 f"after_seq is {after_seq}, but only {self._next} deltas were sent, numbered from 0",
@@ -264,8 +262,6 @@ class ResumableStream(Receiver):
             await asyncio.wait({self.task, left}, return_when=asyncio.FIRST_COMPLETED)
         return left.result() if left.done() else self.task.result()
 
-    # Events of the generation.
-
     def take(self, event: Streamed) -> None:
         """Keep a delta; send the follower any event."""
         if event.method != DELTA:
@@ -283,8 +279,6 @@ class ResumableStream(Receiver):
     def model_progress(self, model: str, frame: Loading) -> None:
         if self.follower is not None:
             self.follower.model_progress(model, frame)
-
-    # Ends.
 
     def _leave(self, why: str) -> None:
         self.follower = None

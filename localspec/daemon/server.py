@@ -138,11 +138,9 @@ def claim() -> FileLock | None:
 
 
 class Announcement:
-    """The discovery file and the socket, by which clients find the daemon.
-
-    Their directory may be deleted while the daemon runs, as systemd does at a logout, and another daemon
-    begin in a new one at the same path: these files are that daemon's then.
-    """
+    """The discovery file and the socket, by which clients find the daemon. Their directory may be deleted
+    while the daemon runs, as systemd does at a logout, and another daemon begin in a new one at the same
+    path: these files are that daemon's then."""
 
     def __init__(self) -> None:
         # Computed once: that creates the directory, which would come back after its deletion.

@@ -81,8 +81,7 @@ class Preemption:
 
     @contextmanager
     def allow_preemption(self) -> Iterator[None]:
-        """Let a forward inside raise :class:`Interrupted`. Raises it at once if there was a :meth:`request`
-        since the last time."""
+        """Let a forward inside raise :class:`Interrupted`; after a :meth:`request` raise it at once."""
         with self._lock:
             wanted, self._wanted = self._wanted, False
             self._allowing = not wanted
@@ -103,8 +102,7 @@ JOINT_COST = 1.1
 
 
 class Scheduler:
-    """Sequences move from waiting to ``running``, where they have a slot, and out; ``costs`` gives the
-    seconds of rounds."""
+    """Sequences move from waiting to ``running``, where they have a slot; ``costs``: seconds of rounds."""
 
     def __init__(self, target: Backend, costs: CostCurve, prefixes: Prefixes) -> None:
         self._target, self._costs, self._prefixes = target, costs, prefixes
@@ -118,8 +116,6 @@ class Scheduler:
     @property
     def all(self) -> list[Sequence]:
         return [*self.running, *self.waiting]
-
-    # Slots.
 
     def admit(self) -> list[Sequence]:
         """Give slots to waiting requests: late ones first, then the highest class and the longest wait. If
@@ -155,8 +151,7 @@ class Scheduler:
             other.passed += _rank(other) > _rank(sequence)
 
     def _victim(self, priority: Priority) -> Sequence | None:
-        """The running request to suspend for one of class ``priority``: the one of the lowest class with the
-        most machine time; None if there is none to suspend."""
+        """The running request of the lowest class below ``priority`` with the most machine time, if any."""
         if not self._target.capabilities.saves:
             return None
         rank = CLASSES.index(priority)
@@ -173,8 +168,6 @@ class Scheduler:
         self.running.remove(sequence)
         self.waiting.append(sequence)
         return True
-
-    # Steps.
 
     def next(self) -> list[Sequence]:
         """Return the requests of the next step: one whose prompt is read, or all that share a round."""
@@ -201,8 +194,7 @@ class Scheduler:
         return sorted(group, key=lambda s: s.slot)
 
     def _patience(self, sequence: Sequence) -> float:
-        """Seconds that it waits for higher classes: at least as many as a piece of its prompt takes, because
-        they then wait for that."""
+        """Seconds that it waits for higher classes: a piece of its prompt at least, as they wait for that."""
         piece = 0.0 if sequence.prefilled else self._costs.seconds(sequence.chunk, len(sequence.tokens))
         return max(PATIENCE_S[sequence.priority], piece)
 
@@ -214,7 +206,6 @@ class Scheduler:
         return can.batches and (equal or not sequence.settings.strict)
 
     def _seconds(self, sequences: Seq[Sequence]) -> float:
-        """The usual seconds of a round of these requests."""
         total = max(s.account.width for s in sequences) * len(sequences)
         line = self._costs.line(max(len(s.tokens) for s in sequences))
         return line[min(round(total), WIDE)]
@@ -226,11 +217,8 @@ class Scheduler:
             sequence.served += seconds / len(sequences)
             sequence.turn, sequence.passed = now, 0
 
-    # Ends.
-
     def retire(self, conclude: Callable[[Sequence], None]) -> None:
-        """Remove requests that have ended, or are past their deadlines, one after the other: release its
-        slot, ``conclude`` it, drop it."""
+        """Remove requests that have ended, or are past their deadlines; ``conclude`` each of them."""
         now = time.monotonic()
         for book in (self.running, self.waiting):
             for sequence in tuple(book):
@@ -250,7 +238,6 @@ def _is_late(sequence: Sequence) -> bool:
 
 
 def _rank(sequence: Sequence) -> int:
-    """The place of its class, 0 for the first."""
     return CLASSES.index(sequence.priority)
 
 
@@ -342,8 +329,7 @@ class Engine:
     Not thread-safe but for :meth:`encode` and :meth:`preempt`: one thread submits and steps. ``proposers``
     are the caller's own, selected by their names; ``learning`` is what earlier engines learnt. ``reason``
     says why target and draft model were chosen, ``needs`` is the planned memory, and ``placement`` the part
-    on GPUs.
-    """
+    on GPUs."""
 
     def __init__(
         self,
@@ -401,8 +387,6 @@ class Engine:
             self.learning.drop_draft(draft)
             draft.free()
 
-    # One call per request.
-
     def generate(self, prompt: str, **options: Any) -> Stream:
         """Continue ``prompt`` as it is; ``options`` are the fields of :class:`Options`;
         ``schema`` may also be a type of msgspec's or a model of pydantic's."""
@@ -427,8 +411,6 @@ class Engine:
         """Return a :class:`Stream` that runs ``request`` while it is read."""
         with delay_interrupts():
             return Stream(self, self.submit(request))
-
-    # Many requests at once.
 
     def encode(
         self,
@@ -496,11 +478,9 @@ class Engine:
         self, request: Request, encode: Callable[[], Encoded] | None = None, draft: int | None = OWN
     ) -> Sequence:
         """Queue a request; :meth:`step` advances it and appends to its ``events``. ``encode`` returns the
-        result of :meth:`encode` if that was called before; ``draft`` is the number of its draft model.
-
-        Raises :class:`InvalidOptions`, :class:`ContextExceeded`, :class:`FimUnsupported`, and
-        :class:`EngineError` after :meth:`close`.
-        """
+        result of :meth:`encode` if that was called before; ``draft`` is the number of its draft model. Raises
+        :class:`InvalidOptions`, :class:`ContextExceeded`, :class:`FimUnsupported`, and :class:`EngineError`
+        after :meth:`close`."""
         if self._closed:
             raise EngineError(f"the engine of {self.target.model} is closed", RELOAD)
         self._idle.interrupt(remember=not self._scheduler.busy)
@@ -598,8 +578,6 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    # The parts of a step.
 
     def _prefill(self, sequence: Sequence) -> None:
         """Feed the next piece of the prompt; the last one gives the first token of the answer."""

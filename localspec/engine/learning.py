@@ -90,8 +90,7 @@ class Learning:
     ``directory`` keeps costs and calibration between runs; None: they end with the engine. Costs hold for one
     backend version, one placement of the layers, and the ``nodes`` that share them; the accuracy of drafts
     for the ``model``, which is the target, wherever its layers are. If a file cannot be read or written, its
-    results are lost, and nothing else.
-    """
+    results are lost, and nothing else."""
 
     def __init__(
         self,

@@ -144,8 +144,7 @@ def load_target(
 
     ``free``: bytes of memory that may be used; None: all that is free now. ``over_nodes``: loads it where
     there are nodes; None: they are refused. Raises :class:`ModelError`, :class:`NodeLost` and
-    :class:`OutOfMemory`; then nothing is left open.
-    """
+    :class:`OutOfMemory`; then nothing is left open."""
     place = memory if isinstance(memory, Path) else None
     _check_current(pair.target)
     config = _adapt_settings(pair.target, config)
@@ -363,8 +362,7 @@ def plan_target(pair: Pair, config: EngineConfig, room: int | None) -> tuple[Eng
     """Return the settings and the memory of the target, with as many sequences as fit into ``room`` bytes
     beside the draft model, or without it if both do not fit, and with a smaller context if it does not fit
     otherwise; None: no limit. Raises :class:`ModelTooLarge`, before anything is loaded, if the target alone
-    does not fit.
-    """
+    does not fit."""
     both = needs_of(pair.target, pair.draft, config, room)
     sequences = both.sequences if room is None or both.total <= room else config.parallel
     lower, alone = plan_context(pair.target, None, msgspec.structs.replace(config, parallel=sequences), room)
@@ -442,8 +440,7 @@ def open_memory(model: Model, vocabulary: ModelVocabulary, place: Path | None = 
 
 
 def open_chats(target: Backend, config: EngineConfig) -> Saved | None:
-    """Open the caches of this user's chats with this model, on this kind of machine; if ``chat_cache_mb`` is
-    0, delete them and return None."""
+    """Open the caches of chats with this model on this machine; without ``chat_cache_mb`` delete them."""
     model = f"{target.description}, {target.capabilities.n_ctx} cells, on {machine_name()}"
     name = hashlib.sha256(model.encode()).hexdigest()[:16]
     saved = Saved(home.private_dir(home.chat_caches_dir() / name), model, config.chat_cache_mb * MB)
@@ -479,8 +476,7 @@ def load(
     of ``config.toml``; its other settings do not apply. ``memory=True`` uses and fills this user's n-gram
     memory. ``settings`` are fields of :class:`EngineConfig` (``n_ctx``, ``threads``, …) and of
     :class:`Options` (``proposer``, ``temperature``, …), the latter as defaults for every request. Raises
-    :class:`InvalidOptions` also if ``config.toml`` is invalid.
-    """
+    :class:`InvalidOptions` also if ``config.toml`` is invalid."""
     known = [name for name in EngineConfig.__struct_fields__ if name != "memory"]
     engine_values = {key: value for key, value in settings.items() if key in known}
     options = parse_options({key: value for key, value in settings.items() if key not in known})

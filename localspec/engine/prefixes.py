@@ -71,8 +71,7 @@ class Saved:
     There is one file per chat, of one model on one backend: a line of JSON with the chat and its tokens, then
     the bytes of :meth:`Backend.save`. They can be computed again, so a damaged file or a failing disk costs
     time and nothing else. They contain the chat's text: like the history they are readable by their owner
-    only, none is written for a private chat, and each is deleted with its chat.
-    """
+    only, none is written for a private chat, and each is deleted with its chat."""
 
     def __init__(self, directory: Path, model: str, limit: int) -> None:
         self._directory, self._model, self._limit = directory, model, limit
@@ -198,8 +197,7 @@ class Prefixes:
     When room is needed the one of least worth is evicted. Its worth is the number of its tokens plus the
     worth of the last one evicted before it was stored or used, so that unused ones age (GreedyDual: Young,
     "The k-server dual and loose competitiveness for paging", 1994). The evicted one of most worth is set
-    aside in memory, to be restored: with few sequences a short request would cost a long talk its cache.
-    """
+    aside in memory, to be restored: with few sequences a short request would cost a long talk its cache."""
 
     def __init__(self, backend: Backend, saved: Saved | None = None) -> None:
         self._backend, self._saved = backend, saved
@@ -257,8 +255,7 @@ class Prefixes:
         return sequence.take(best.slot, length, canonical_cells(best, length, sequence))
 
     def _best(self, sequence: Sequence, candidates: Iterable[H]) -> tuple[H | None, int]:
-        """Return the candidate that spares most tokens, of several that which loses least; and their
-        number."""
+        """The candidate that spares most tokens, of several the one that loses least; and their number."""
         best: H | None = None
         spared = 0
         for each in sorted(candidates, key=lambda each: len(each.tokens)):
@@ -281,8 +278,6 @@ class Prefixes:
         length = self._backend.length(slot)
         sequence.take(slot, length, canonical_cells(holder, length, sequence))
 
-    # Room.
-
     def make_room(self, running: Sized, *, spare: Cached | None = None) -> bool:
         """Make sure that a sequence can be opened beside ``running`` ones; return False if nothing can be
         evicted for it: neither ``spare``, nor what is worth more than ``spare``."""
@@ -297,7 +292,6 @@ class Prefixes:
         return True
 
     def _least(self, spare: Cached | None = None) -> Cached | None:
-        """The cache of least worth beside ``spare``."""
         others = (each for each in self.kept if each is not spare)
         return min(others, key=lambda each: each.worth, default=None)
 
@@ -328,8 +322,6 @@ class Prefixes:
     def _drop(self, cached: Cached) -> None:
         self.kept.remove(cached)
         self._backend.close(cached.slot)
-
-    # Outside of the backend.
 
     def _read_back(self, sequence: Sequence, least: int, running: Sized) -> None:
         """Restore the cache that was set aside, or one on disk that spares more, if it spares the request so

@@ -98,8 +98,7 @@ class Primer:
             yield
 
     def _is_new(self, lines: Sequence[str], i: int, moment: QueueStamp) -> bool:
-        """Return True if this table has not yet learnt line ``i`` after the one before it; count it as learnt
-        from now on."""
+        """True if this table has not learnt line ``i`` after the one before; count it as learnt."""
         line = f"{moment.table}\0{moment.epoch}\0{lines[i - 1] if i else ''}\0{lines[i]}"
         key = hashlib.blake2b(line.encode("utf-8", "replace"), digest_size=8).digest()
         if key in self._seen:

@@ -181,11 +181,9 @@ class PromptEncoder:
         self, prompt: Prompt, max_tokens: int | None, workspace: str | None = None, *, cut: bool = True
     ) -> Encoded:
         """Return the tokens of ``prompt``; paths in it are relative to ``workspace``. With ``cut``, a chat
-        longer than the context loses its oldest turns.
-
-        Raises :class:`ContextExceeded` if it does not fit, :class:`FimUnsupported`, :class:`ModelInvalid`
-        (a broken template), :class:`InvalidOptions` (an empty prompt, a token that the model does not have).
-        """
+        longer than the context loses its oldest turns. Raises :class:`ContextExceeded` if it does not fit,
+        :class:`FimUnsupported`, :class:`ModelInvalid` (a broken template), :class:`InvalidOptions` (an empty
+        prompt, a token that the model does not have)."""
         if isinstance(prompt, FimPrompt):
             encoded = self._fim(prompt, max_tokens, workspace)
         elif isinstance(prompt, ChatPrompt):

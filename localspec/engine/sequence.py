@@ -84,14 +84,12 @@ class SequenceLimits(NamedTuple):
 class Sequence:
     """A request's state.
 
-    ``tokens`` is prompt and answer; the newest one is chosen but not fed. ``slot`` is the backend's
-    sequence. It held the first ``cached`` tokens of the prompt from the start, and ``fed`` tokens
-    when the round began: ``len(tokens) - 1``, or fewer if its cache cannot go back to every length.
-    ``whole`` tokens of the prompt are in whole pieces before the last one: a backend may compute the cells
-    beside a row differently. ``exact`` and ``canonical``: see above. ``passed`` counts the
-    requests of higher classes that got a slot since it was last served: at a limit it gets the next slot, and
-    the next step.
-    """
+    ``tokens`` is prompt and answer; the newest one is chosen but not fed. ``slot`` is the backend's sequence.
+    It held the first ``cached`` tokens of the prompt from the start, and ``fed`` tokens when the round began:
+    ``len(tokens) - 1``, or fewer if its cache cannot go back to every length. ``whole`` tokens of the prompt
+    are in whole pieces before the last one: a backend may compute the cells beside a row differently.
+    ``exact`` and ``canonical``: see above. ``passed`` counts the requests of higher classes that got a slot
+    since it was last served: at a limit it gets the next slot, and the next step."""
 
     reports: Literal["long prompts", "next step", "all"] = "long prompts"
     """of which prompts progress is reported; ``next step``: of this one, before anything is read"""
@@ -167,8 +165,6 @@ class Sequence:
     def completion_tokens(self) -> int:
         return len(self.tokens) - self.prompt_length
 
-    # Cells.
-
     @property
     def canonical(self) -> int:
         return min(self.exact, self.whole)
@@ -184,8 +180,6 @@ class Sequence:
         self.exact = min(self.exact, start, end)
         if exact and self.exact == start:
             self.exact = end
-
-    # Tokens.
 
     def ask(self, k: int, rollback: int | None) -> Ask:
         """Return the ask for a draft of ``k`` tokens, or of as many as the context, ``max_tokens`` and
@@ -209,11 +203,9 @@ class Sequence:
 
     def choose(self, rows: TargetRows, draft: Draft = NOTHING) -> Emitted:
         """Return the accepted tokens of ``draft`` and the target's own after them, with log-probabilities if
-        requested; row 0 follows the newest token.
-
-        An editor's completion ends where the model is unsure, but never before its first token: so a request
-        gets some text, even the one that follows an accepted completion that ended this way.
-        """
+        requested; row 0 follows the newest token. An editor's completion ends where the model is unsure, but
+        never before its first token: so a request gets some text, even the one that follows an accepted
+        completion that ended this way."""
         judge = judge_for(rows, self.sampler, draft, len(self.tokens))
         if self._end_score is not None and self.prefilled:
             judge = EarlyEnd(judge, self._end_score)
@@ -281,8 +273,6 @@ class Sequence:
             self.finish = "length"
         elif len(self.tokens) > self._n_ctx:
             self.finish = "context_full"
-
-    # Events.
 
     def publish(self) -> None:
         """Append an event with the text that has become certain, if any."""

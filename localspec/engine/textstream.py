@@ -20,11 +20,10 @@ from localspec.tools.parser import AnswerPart, Parser
 class TextStream:
     """Takes tokens with :meth:`push`, returns the text that is certain with :meth:`take`.
 
-    A token's text is held back while the end of the text could still become a stop string; the
-    bytes of an unfinished character wait for the token that ends it, and are dropped at the end.
-    With a ``rule`` all text is held back until the rule or :meth:`flush` ends it. In a text of a ``form``
-    stop strings hold for the answer alone, not for thoughts, calls and markup.
-    """
+    A token's text is held back while the end of the text could still become a stop string; the bytes of an
+    unfinished character wait for the token that ends it, and are dropped at the end. With a ``rule`` all text
+    is held back until the rule or :meth:`flush` ends it. In a text of a ``form`` stop strings hold for the
+    answer alone, not for thoughts, calls and markup."""
 
     def __init__(self, stop: Seq[str] = (), rule: StopRule | None = None, form: Form | None = None) -> None:
         self._stop, self._rule = tuple(stop), rule
@@ -65,8 +64,7 @@ class TextStream:
         return False
 
     def _end(self, new: str) -> int | None:
-        """Return the number of held characters to keep if the newest ones, ``new``, end the text; None if
-        they do not."""
+        """The number of held characters to keep if the newest, ``new``, end the text; None if they do not."""
         ruled = None if self._rule is None else self._rule.feed(new)
         found = [(at + len(stop), at, stop) for stop in self._stop if (at := self._tail.find(stop)) >= 0]
         if not found:

@@ -123,11 +123,9 @@ class QueueStamp(NamedTuple):
 
 class Memory:
     """The tables of one vocabulary. Used from one thread; other processes may have the same tables open.
-
-    ``directory`` holds a folder per vocabulary; files are opened at their first use and created when there
-    is something to learn. ``piece`` returns a token's bytes. ``notice`` is called once with each message for
-    the user: a damaged file, a full disk. No method raises because of a file.
-    """
+    ``directory`` holds a folder per vocabulary; files are opened at their first use and created when there is
+    something to learn. ``piece`` returns a token's bytes. ``notice`` is called once with each message for the
+    user: a damaged file, a full disk. No method raises because of a file."""
 
     orders: Sequence[int] = ORDERS
     hashes_of = staticmethod(hashes_of)

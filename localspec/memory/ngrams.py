@@ -28,12 +28,10 @@ Words = NDArray[np.uint64]
 
 
 def hashes_of(context: Sequence[int], orders: Sequence[int] = ORDERS) -> tuple[int, ...]:
-    """The hashes of the last n tokens for every order, longest first.
-
-    One pass from the newest token backwards, so that order n extends order n - 1. A context too short
-    for the longest orders gives the hashes of the others: the result always ends with the shortest.
-    Each token is multiplied at least once: the upper bits of a hash depend on all tokens.
-    """
+    """The hashes of the last n tokens for every order, longest first. One pass from the newest token
+    backwards, so that order n extends order n - 1. A context too short for the longest orders gives the
+    hashes of the others: the result always ends with the shortest. Each token is multiplied at least once:
+    the upper bits of a hash depend on all tokens."""
     newest_first = context[: -orders[0] - 1 : -1]
     found: list[int] = []
     value = done = 0

@@ -184,12 +184,10 @@ class NgramTable:
             _score_stamp(self._map, offset + SCORE_BYTE_AT, score, self._clock & BYTE)
 
     def insert(self, hashes: Words, tokens: Words, order: int, tag: int) -> None:
-        """Insert n-grams of one order with the tokens that followed them, learnt from the source ``tag``.
-
-        A new entry replaces the weakest of its bucket if none is free. The score of an entry that is in the
-        table is aged; it grows by 1 if another source taught it last, and is at least 1.
-        ``tag`` becomes its source in both cases.
-        """
+        """Insert n-grams of one order with the tokens that followed them, learnt from the source ``tag``. A
+        new entry replaces the weakest of its bucket if none is free. The score of an entry that is in the
+        table is aged; it grows by 1 if another source taught it last, and is at least 1. ``tag`` becomes its
+        source in both cases."""
         lows = tokens | np.uint64(order << ORDER_AT)
         clock, shift, mapped = self._clock, self._shift, self._map
         fresh = tag << TAG_AT | FRESH_SCORE << SCORE_AT | (clock & BYTE) << STAMP_AT

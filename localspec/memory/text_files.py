@@ -22,11 +22,9 @@ NEAR_S = 0.5
 
 def text_files(path: Path) -> list[Path]:
     """The real paths of the files at and below ``path``, sorted, except those that git ignores, ``.git``,
-    symlinks, files whose names stand for secrets, and git's own.
-
-    A file that is named itself is included even if git ignores it. Raises :class:`InvalidOptions` if it is a
-    file of secrets or of git, and for a directory whose files git does not list.
-    """
+    symlinks, files whose names stand for secrets, and git's own. A file that is named itself is included even
+    if git ignores it. Raises :class:`InvalidOptions` if it is a file of secrets or of git, and for a
+    directory whose files git does not list."""
     real = path.resolve()
     if real.is_file() and is_secret(real.name):
         raise InvalidOptions(

@@ -72,10 +72,8 @@ class DaemonShutdown(Params):
 
 
 class ModelLoad(Params):
-    """``keep_alive_s``: longest idle time, instead of the configured one; 0: for ever.
-
-    ``workspace``: the directory whose settings apply.
-    """
+    """``keep_alive_s``: longest idle time, instead of the configured one; 0: for ever. ``workspace``: the
+    directory whose settings apply."""
 
     model: Name | None = None
     draft: Name | None = None
@@ -108,8 +106,7 @@ class Generate(Timed):
     ``tokens`` are continued as they are. ``prefilled``: the last message is the assistant's, and the answer
     goes on after it. ``variables`` are given to the chat template. ``tools`` and the fields after it are
     those of :class:`ChatPrompt`. ``progress``: ``stream/progress`` of short prompts, too, the first one
-    before anything is read.
-    """
+    before anything is read."""
 
     prompt: str | None = None
     tokens: Annotated[tuple[TokenId, ...], Meta(max_length=1 << 20)] | None = None
@@ -134,7 +131,6 @@ Tokenizable = (
 
 class Tokenize(Params):
     """The tokens of a text, or of a chat through the model's template; tokens are returned as they are.
-
     ``start``: with the token that texts begin with; ``special``: names of special tokens are read as these
     tokens; ``pieces``: with the bytes of each token."""
 
@@ -199,9 +195,6 @@ class MemoryPrime(Params):
     workspace: Place | None = None
 
 
-# Chats.
-
-
 class SessionOpen(Params):
     options: Options = Options()
     system: str | None = None
@@ -259,7 +252,6 @@ class ChatEdit(ChatSend, kw_only=True):
 
 class ChatRegenerate(ChatTurn, kw_only=True):
     """Answer anew: the user's ``message``, or that before the answer ``message``; else the last one.
-
     ``instead`` replaces the last answer alone: by a call of one of the tools, or by words from the results of
     the calls before it, without tools."""
 
@@ -326,9 +318,6 @@ METHODS: dict[str, type[Params]] = {
 }
 
 
-# Results.
-
-
 class ServerInfo(msgspec.Struct, frozen=True):
     name: str
     version: str
@@ -362,10 +351,8 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
-    """One model on this disk; ``problem`` is why it cannot be loaded, ``remedy`` what to do.
-
-    ``names`` stand for the model, the preferred one first; ``also``: other paths of the same content.
-    """
+    """One model on this disk; ``problem`` is why it cannot be loaded, ``remedy`` what to do. ``names`` stand
+    for the model, the preferred one first; ``also``: other paths of the same content."""
 
     id: str
     path: str
@@ -605,9 +592,6 @@ class SessionContent(msgspec.Struct, frozen=True, kw_only=True):
     system: str | None
     private: bool
     messages: tuple[StoredMessage, ...]
-
-
-# Notifications, daemon to client.
 
 
 class StreamStarted(msgspec.Struct, frozen=True):

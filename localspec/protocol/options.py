@@ -119,12 +119,10 @@ Choice = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The options of one request. ``None``: not set here, the next layer decides.
-
-    A request's options override its session's, those the configuration's. The default is the model's own
-    setting, else temperature 0.7 for chat and 0 for completion; that of ``max_tokens`` is what the context
-    leaves (256 for completion); 0 reads the prompt and generates nothing.
-    """
+    """The options of one request. ``None``: not set here, the next layer decides. A request's options
+    override its session's, those the configuration's. The default is the model's own setting, else
+    temperature 0.7 for chat and 0 for completion; that of ``max_tokens`` is what the context leaves (256 for
+    completion); 0 reads the prompt and generates nothing."""
 
     model: Name | None = None
     """model that answers: a name of `localspec models list`, a path, `bundled`, or `auto`: the default"""
@@ -191,11 +189,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return any(getattr(self, name) is not None for name in CONSTRAINTS)
 
     def over(self, base: Options) -> Options:
-        """These options where they are set, ``base`` elsewhere.
-
-        A draft model belongs to the model it was named with: options that name another model do not take
-        over the draft model of ``base``, and get ``auto`` if they name none. A constraint replaces another.
-        """
+        """These options where they are set, ``base`` elsewhere. A draft model belongs to the model it was
+        named with: options that name another model do not take over the draft model of ``base``, and get
+        ``auto`` if they name none. A constraint replaces another."""
         said = {f: v for f in self.__struct_fields__ if (v := getattr(self, f)) is not None}
         if names_draft(base) and self._names_another_model(base):
             said.setdefault("draft", None)
@@ -258,9 +254,7 @@ def check_value(
     strict: bool = False,
 ) -> None:
     """Check a value of ``field`` of ``struct``; raises :class:`InvalidOptions` with the values it takes.
-
-    ``said`` is the user's name of the field. Unless ``strict``, texts are read as on the command line.
-    """
+    ``said`` is the user's name of the field. Unless ``strict``, texts are read as on the command line."""
     try:
         msgspec.convert({field: value}, struct, strict=strict)
     except msgspec.ValidationError:

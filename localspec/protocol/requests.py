@@ -148,12 +148,10 @@ class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, omit_defaults=True, tag="chat"):
-    """Answer the last message, through the model's chat template.
-
-    ``prefilled``: the last message is the beginning of the answer, which goes on after it. ``variables`` are
-    given to the template besides its own. The answer may call ``tools``, must call one if ``tool_choice`` is
-    ``required``, and then only ``tool`` if one is named; ``parallel_tool_calls``: also several.
-    """
+    """Answer the last message, through the model's chat template. ``prefilled``: the last message is the
+    beginning of the answer, which goes on after it. ``variables`` are given to the template besides its own.
+    The answer may call ``tools``, must call one if ``tool_choice`` is ``required``, and then only ``tool`` if
+    one is named; ``parallel_tool_calls``: also several."""
 
     messages: tuple[Message, ...]
     prefilled: bool = False
@@ -170,8 +168,7 @@ class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):
     ``extra`` are pieces of other files, the most important first. ``tidy`` ends the text where an editor's
     completion ends (:class:`localspec.completion.stopping.StopRule`), with its line unless ``multiline``, and
     at temperature 0 where the model is unsure, unless the user ``invoked`` it; the text is then sent at the
-    end only.
-    """
+    end only."""
 
     prefix: str
     suffix: str
@@ -221,12 +218,10 @@ class Likely(msgspec.Struct, frozen=True):
 
 
 class Token(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One token of the answer.
-
-    ``source`` is ``"target"`` or the name of the proposer whose draft was accepted. ``chars`` is the number
-    of code points of the delta's text that this token ends: 0 inside a character. ``top``: the most probable
-    tokens at its position, the most probable first, as many as ``top_logprobs``.
-    """
+    """One token of the answer. ``source`` is ``"target"`` or the name of the proposer whose draft was
+    accepted. ``chars`` is the number of code points of the delta's text that this token ends: 0 inside a
+    character. ``top``: the most probable tokens at its position, the most probable first, as many as
+    ``top_logprobs``."""
 
     id: int
     source: str
@@ -247,16 +242,15 @@ class ProposerStats(msgspec.Struct):
 class Stats(msgspec.Struct, kw_only=True):
     """Statistics of speculation for one request.
 
-    ``accepted / drafted`` is token-weighted; ``tokens_per_round`` counts rounds without a draft
-    too. ``exactness``, at temperature 0 or with a seed: ``exact`` if the text is that of plain
-    decoding with the same option; ``near-ties`` if ``rounded_tokens`` of it were chosen from rows
-    that may be rounded otherwise, so that a near-tie may have been decided otherwise. ``truncated_messages``
-    old messages did not fit the context. ``untemplated``: the model has no chat template, and continued the
-    plain text of the messages. ``choices`` counts the rounds by proposer, or by the reason for
-    no draft. ``time_saved_s`` is the time of plain decoding, at the measured cost of a plain step, less
-    the time taken; null until that cost is known, and where it is within 2 % of the time taken and what the
-    forwards over drafts deviated from their usual time.
-    """
+    ``accepted / drafted`` is token-weighted; ``tokens_per_round`` counts rounds without a draft too.
+    ``exactness``, at temperature 0 or with a seed: ``exact`` if the text is that of plain decoding with the
+    same option; ``near-ties`` if ``rounded_tokens`` of it were chosen from rows that may be rounded
+    otherwise, so that a near-tie may have been decided otherwise. ``truncated_messages`` old messages did not
+    fit the context. ``untemplated``: the model has no chat template, and continued the plain text of the
+    messages. ``choices`` counts the rounds by proposer, or by the reason for no draft. ``time_saved_s`` is
+    the time of plain decoding, at the measured cost of a plain step, less the time taken; null until that
+    cost is known, and where it is within 2 % of the time taken and what the forwards over drafts deviated
+    from their usual time."""
 
     rounds: int = 0
     drafted: int = 0
@@ -278,11 +272,9 @@ class Stats(msgspec.Struct, kw_only=True):
 
 
 class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """The end of a request: ``run --json``, and the wire's terminal response.
-
-    Of ``prompt_tokens`` the first ``cached_tokens`` were in the KV cache already. ``stop_text``: the one of
-    ``stop`` that the model wrote. ``text`` is the answer without the ``thinking`` before it.
-    """
+    """The end of a request: ``run --json``, and the wire's terminal response. Of ``prompt_tokens`` the first
+    ``cached_tokens`` were in the KV cache already. ``stop_text``: the one of ``stop`` that the model wrote.
+    ``text`` is the answer without the ``thinking`` before it."""
 
     text: str
     finish_reason: FinishReason

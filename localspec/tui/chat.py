@@ -113,8 +113,6 @@ class Chat:
         if not self.discarded:
             self._report_to(self, fact)
 
-    # Actions of the user.
-
     async def send(self, text: str) -> None:
         """Send a message as the next turn, and follow the answer to its end. Raises :class:`Gone` if it is
         stopped before the answer begins, and the error of the daemon if that did not accept the message; the
@@ -188,8 +186,7 @@ class Chat:
         self._match(content)
 
     async def pick_up(self) -> None:
-        """Read changes by other clients, and follow a running answer that one of them began and left, if
-        there is one, from its first token on."""
+        """Read changes by other clients, and follow a running answer that one left, from its first token."""
         if self._left is None:
             await self.catch_up()
         name, self._left = self._left, None
@@ -217,8 +214,6 @@ class Chat:
             if (content := await self._read_session()) is not None:
                 self._adopt(content.options)
                 self._match(content, elsewhere=True)
-
-    # Receiving an answer.
 
     @asynccontextmanager
     async def _taking_turn(self) -> AsyncIterator[None]:
@@ -421,8 +416,6 @@ class Chat:
             self.session = None
             with contextlib.suppress(SessionNotFound):  # another program was faster, or the daemon has ended
                 await self._link.ask(lambda client: client.delete_session(session))
-
-    # The stored session.
 
     def _set_pairing(self, pairing: wire.Pairing) -> None:
         self.pairing = pairing

@@ -33,8 +33,6 @@ TOY = "toy, for tests"
 RANKS = {"current": 0, "to download": 2, TOY: 3, "unusable": 4, "": 1}
 """places of models in a list, by the beginnings of their facts"""
 
-# Messages.
-
 
 @command("regenerate", key="ctrl+r")
 async def regenerate(screen: ChatScreen, argument: str) -> None:
@@ -85,9 +83,6 @@ def last_answer(screen: ChatScreen) -> ChatAnswer:
     if answer is None:
         raise InvalidOptions("this chat has no answer yet", "Send a message first.")
     return answer
-
-
-# Chats.
 
 
 @command("new", key="ctrl+n")
@@ -141,9 +136,6 @@ async def leave(screen: ChatScreen, argument: str) -> None:
     question = Confirm("Leave, though a message waits for the end of the answer?", "Leave")
     if (not screen.prompt.waiting or await screen.ask(question)) and await screen.may_leave():
         screen.app.exit()
-
-
-# Models and options.
 
 
 async def _models(screen: ChatScreen) -> dict[str, str]:
@@ -290,9 +282,6 @@ async def tools(screen: ChatScreen, argument: str) -> None:
         return
     none = "They are off" if argument else "There are none"
     screen.notify(box.listing or f"{none}: /tools FILE starts some.", title="Tools")
-
-
-# The view.
 
 
 @command("colours", key="ctrl+t")

@@ -128,7 +128,6 @@ class AnswerEntry:
             self.lines += painter.text(replace_controls(remark), style)
 
     def _remarks(self, painter: Painter) -> Iterator[Piece]:
-        """The remarks below it: its state, its ending."""
         answer, look = self.said, painter.look
         if answer.growing:
             if answer.writing.shown:

@@ -67,7 +67,6 @@ class Painter:
         )
 
     def block(self, block: MarkdownBlock) -> list[Strip]:
-        """Paint a finished block, code with its colours."""
         # Imported late: the first frame of the chat waits for neither parser nor lexers.
         from localspec.tui.markdown import DEEPEST, Markdown, highlight
 

@@ -136,8 +136,6 @@ class ChatScreen(Screen[None]):
         self.refresh(layout=True)  # now: after a painting without their layout Textual takes them as painted
         self._transcript.show(self.chat.said, keeping=keeping)
 
-    # Requests of the user.
-
     def on_prompt_sent(self, event: Prompt.Sent) -> None:
         command = parse(event.text)
         if command is not None:
@@ -242,8 +240,6 @@ class ChatScreen(Screen[None]):
             remarks = await self.busy("starting the tools", box.open(servers))
             self.notify("\n".join((box.listing, *remarks)), title="Tools")
 
-    # Whole chats.
-
     async def may_leave(self) -> bool:
         """Return True if the chat may be left: the user confirms it for a private chat with messages."""
         if not (self.chat.private and self.chat.said):
@@ -265,8 +261,6 @@ class ChatScreen(Screen[None]):
     def copy(self, text: str) -> None:
         self.app.copy_to_clipboard(text)
         self.notify("Copied.", timeout=2)
-
-    # Edits.
 
     async def edit(self, said: Said | None) -> None:
         """Edit a question, or the question of an answer; without a message, the last question."""
@@ -318,8 +312,6 @@ class ChatScreen(Screen[None]):
         self.query_one("#legend").display = raw
         self._show_legend()
 
-    # Running work.
-
     def attempt(self, work: Coroutine[Any, Any, None], *, otherwise: str = "") -> None:
         """Run ``work`` in the background. An error is shown, and the text ``otherwise`` put back into the
         prompt, unless its chat was left: private text must not appear in another chat. A message that waits
@@ -370,8 +362,6 @@ class ChatScreen(Screen[None]):
     def notify(self, message: str, *, title: str = "", **how: Any) -> None:
         """Show a notice; markup and control characters in it have no effect."""
         super().notify(printable(message), title=one_line(title), **{"markup": False, **how})
-
-    # Facts.
 
     def on_changed(self, fact: facts.Changed) -> None:
         if self._editing not in self.chat.said:

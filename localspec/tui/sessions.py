@@ -104,8 +104,7 @@ class SessionsScreen(Dialog[str | None]):
                 self._read()
 
     def _read(self, *, opening: bool = False) -> None:
-        """List the chats with the typed text, and open the highlighted one if ``opening``; a request that
-        runs for another text is cancelled."""
+        """List the chats with the typed text, and open the highlighted one if ``opening``."""
         self.run_worker(partial(self._search, opening), group="search", exclusive=True)  # type: ignore[arg-type]
 
     async def _search(self, opening: bool) -> None:

@@ -67,7 +67,6 @@ class Channel:
         threading.Thread(target=self._send_posted, name="posted", daemon=True).start()
 
     def receive(self) -> ToWorker | Call:
-        """Wait for the next frame or call and return it."""
         return self._inbox.get()
 
     def poll(self, wait_s: float = 0.0) -> ToWorker | Call | None:
@@ -90,10 +89,8 @@ class Channel:
 
     def post(self, message: Message) -> None:
         """Have a thread send a message within :data:`PACE_S`, with all that are posted until then, in order.
-
         That thread runs while the caller has released the interpreter, as in a forward: messages are encoded
-        and sent while the next round is computed. If other programs keep it from running, the caller sends.
-        """
+        and sent while the next round is computed. If others keep it from running, the caller sends."""
         self._outbox.append(message)
         if not self._posted.is_set():
             self._posted.set()

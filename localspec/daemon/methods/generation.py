@@ -83,8 +83,7 @@ async def generate(
 
     A cancel, and the end of ``max_ms`` or ``max_prompt_ms`` (which include the load), give a result with the
     text so far. A request that its worker had not read when it died is sent once more, to a new one. Raises
-    the errors of the load and of the worker.
-    """
+    the errors of the load and of the worker."""
     loop, options = asyncio.get_running_loop(), request.options
     key = key_of(options)
     began, again, job = loop.time(), False, None

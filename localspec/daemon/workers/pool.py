@@ -215,8 +215,7 @@ class Pool:
         return (worker, pair) if worker in self._workers and worker.usable else None
 
     async def _choose_worker(self, key: Key) -> tuple[WorkerProcess, Pair]:
-        """The pair that ``key`` means, and the worker of its target, perhaps loaded by another name; or a new
-        one."""
+        """The pair that ``key`` means, and the worker of its target, by any name, or a new one."""
         idle = self._idle()
         beside = {each.pair.target.place: self._free([*idle, each]) for each in self._workers}
         free = self._free(idle)

@@ -24,7 +24,6 @@ its requests were of a higher class"""
 
 
 def later(seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
-    """Have the running event loop make a call."""
     return asyncio.get_running_loop().call_later(seconds, call)
 
 

@@ -251,8 +251,6 @@ class Prompt(Vertical):
         else:
             self._composer.action_delete_left()
 
-    # Keys.
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return False for keys that mean something else now: to delete to the right, to leave an edit."""
         if action == "leave":
@@ -298,8 +296,6 @@ class Prompt(Vertical):
             self.text = text
             self.action_decline()
         return text is not None
-
-    # Suggestions.
 
     def _token(self) -> TypedToken | None:
         """The command or mention being typed at the cursor; None if there is none to complete."""
@@ -355,7 +351,6 @@ class Prompt(Vertical):
             self._suggestions.show(token, found, eager=bool(typed.strip()))
 
     def _put(self, text: str) -> None:
-        """Insert a suggested text in the place of the token."""
         if (token := self._suggestions.token) is not None:
             composer = self._composer
             row, column = composer.cursor_location

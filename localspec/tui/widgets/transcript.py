@@ -90,8 +90,6 @@ class Transcript(ScrollView, can_focus=True):
         self._shown: list[Strip] = []
         """the lines of the screen"""
 
-    # Messages.
-
     def show(self, said: Iterable[Said], *, keeping: bool = False) -> None:
         """Show these messages, from their end, or ``keeping`` the scroll position. Painted lines of messages
         that were shown before are kept."""
@@ -134,8 +132,6 @@ class Transcript(ScrollView, can_focus=True):
         top, bottom = self._tops[number], self._tops[number + 1]
         height = min(bottom - top, self.size.height)
         self.scroll_to_region(Region(0, top, self.size.width, height), animate=False)
-
-    # Layout: the first line of each entry.
 
     def _guess(self, entry: Entry) -> int:
         width = max(self.size.width - GUTTER, 1)
@@ -192,8 +188,6 @@ class Transcript(ScrollView, can_focus=True):
         entry.paint(self._painter)
         self._painted.add(entry)
         self._heights[number] = len(entry.lines)
-
-    # Textual's methods.
 
     def on_mount(self) -> None:
         self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
@@ -256,8 +250,6 @@ class Transcript(ScrollView, can_focus=True):
         strip = entry.lines[within]
         return painter.mark_chosen(strip) if number == self._chosen else strip
 
-    # Selecting with the mouse.
-
     def _highlight_selection(self, strip: Strip, selection: Selection, line: int) -> Strip:
         begin, end = columns(strip, selection, line)
         if begin >= end:
@@ -279,8 +271,6 @@ class Transcript(ScrollView, can_focus=True):
             elif any(spans):
                 lines += [entry.said.text, ""]
         return "\n".join(lines), "\n"
-
-    # Keys and the mouse.
 
     def on_click(self, event: Click) -> None:
         if self.has_focus and (number := self._at(event.y + self.scroll_offset.y)) is not None:
