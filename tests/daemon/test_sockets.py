@@ -63,13 +63,7 @@ def test_repeated_origins_are_refused(daemon: DaemonProcess) -> None:
     assert answer(daemon, request({"Origin": "null"}, ("Origin", "null")))[0] in (400, 403)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\x16\x03\x01" + bytes(200) + b"\r\n",
-        b"nonsense\r\n\r\n",
-    ],
-)
+@pytest.mark.parametrize("data", [b"\x16\x03\x01" + bytes(200) + b"\r\n", b"nonsense\r\n\r\n"])
 def test_what_is_no_http_does_no_harm(daemon: DaemonProcess, data: bytes) -> None:
     assert answer(daemon, data)[0] in (0, 400)
     assert answer(daemon, request({}))[0] == 101

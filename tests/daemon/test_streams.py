@@ -241,9 +241,7 @@ async def test_a_session_names_the_stream_without_a_follower(daemon: DaemonProce
 
 
 @pytest.mark.slow
-async def test_a_reader_that_loses_its_connection_repeatedly_misses_nothing(
-    daemon: DaemonProcess,
-) -> None:
+async def test_a_reader_that_loses_its_connection_repeatedly_misses_nothing(daemon: DaemonProcess) -> None:
     chance, end = random.Random(1), None
     async with raw(daemon) as client:
         stream = await begin(client, await open_session(client), "flood 5000 7")

@@ -40,10 +40,7 @@ PAIR = frames.PairFile(FILE, "on llama_cpp", FILE, "it drafts", asked=False)
 TO_WORKER: list[ToWorker] = [
     frames.Load(PAIR, requests.EngineConfig(n_ctx=4096, gpu_layers=0), 1 << 30),
     frames.Submit(1, Request(prompt=TextPrompt("é\0"), options=Options(k=4, stop=("a",)), max_ms=500)),
-    frames.Submit(
-        2,
-        Request(prompt=requests.ChatPrompt((Message("system", "s"), Message("user", "u")))),
-    ),
+    frames.Submit(2, Request(prompt=requests.ChatPrompt((Message("system", "s"), Message("user", "u"))))),
     frames.Submit(3, Request(prompt=FimPrompt("a", "b", "p.py", "python", (requests.File("q.py", "x"),)))),
     frames.Submit(4, Request(prompt=FimPrompt("a", "b", multiline=False, tidy=True), priority="background")),
     frames.Submit(5, Request(prompt=TextPrompt("a")), draft=7),

@@ -243,10 +243,7 @@ def test_a_batch_shares_the_width() -> None:
     assert len(drafts[0].tokens) > 5 > len(drafts[1].tokens)
 
 
-@given(
-    st.lists(st.floats(0, 1), max_size=12),
-    st.lists(st.floats(0.01, 3), min_size=13, max_size=13),
-)
+@given(st.lists(st.floats(0, 1), max_size=12), st.lists(st.floats(0.01, 3), min_size=13, max_size=13))
 def test_the_best_length_is_the_best(rates: list[float], steps: list[float]) -> None:
     survival, alive = [], 1.0
     for rate in rates:

@@ -56,12 +56,7 @@ def judge(rows: TargetRows, draft: Draft) -> Judge:
 class TestGreedy:
     @pytest.mark.parametrize(
         ("draft", "tokens", "accepted"),
-        [
-            ((1, 2, 3), (1, 2, 3, 4), 3),
-            ((1, 2, 0), (1, 2, 3), 2),
-            ((0, 2, 3), (1,), 0),
-            ((), (1,), 0),
-        ],
+        [((1, 2, 3), (1, 2, 3, 4), 3), ((1, 2, 0), (1, 2, 3), 2), ((0, 2, 3), (1,), 0), ((), (1,), 0)],
     )
     def test_the_longest_right_prefix_and_one_more(
         self, draft: tuple[int, ...], tokens: tuple[int, ...], accepted: int

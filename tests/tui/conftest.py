@@ -1,12 +1,16 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from localspec.client import Client, connect
 from tests.client.conftest import own_home
 from tests.daemon.harness import write_config
+from tests.tui.harness import Player, playing
+from tests.tui.showing import conversation, showing
 
 
 @pytest.fixture(scope="module")
@@ -32,3 +36,27 @@ def still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.delenv("NO_COLOR", raising=False)
     return tmp_path
+
+
+@pytest.fixture
+def player(home: Path) -> AbstractAsyncContextManager[Player]:
+    """A chat with the bundled pair."""
+    return playing()
+
+
+@pytest.fixture
+def other(home: Path) -> AbstractAsyncContextManager[Client]:
+    """Another program with the same daemon."""
+
+    @asynccontextmanager
+    async def connected() -> AsyncIterator[Client]:
+        async with await connect() as client:
+            yield client
+
+    return connected()
+
+
+@pytest.fixture
+def viewer(still: Path) -> AbstractAsyncContextManager[Player]:
+    """A fixed conversation, without a daemon."""
+    return showing(conversation())

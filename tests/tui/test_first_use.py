@@ -72,14 +72,13 @@ async def test_without_a_source_the_bundled_model_answers(home: Path) -> None:
         assert any("the hub cannot be reached" in each for each in player.toasts)
 
 
-async def test_letters_of_a_message_do_not_answer_the_question(home: Path) -> None:
-    async with playing() as player:
-        await player.write("no")
-        player.screen.attempt(player.app._offer(Model()))
-        await player.pause()
-        assert not isinstance(player.app.screen, Confirm)
-        await player.press("backspace", "backspace")
-        await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
+async def test_letters_of_a_message_do_not_answer_the_question(player: Player) -> None:
+    await player.write("no")
+    player.screen.attempt(player.app._offer(Model()))
+    await player.pause()
+    assert not isinstance(player.app.screen, Confirm)
+    await player.press("backspace", "backspace")
+    await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
 
 
 async def test_leaving_does_not_wait_for_a_source_that_stalls(home: Path) -> None:

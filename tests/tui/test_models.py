@@ -13,42 +13,39 @@ from localspec.models.catalogue import DEFAULT
 from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.tui import commands
 from localspec.wording import pairing_sentence
-from tests.tui.harness import ENDLESS, playing
+from tests.tui.harness import ENDLESS, Player, playing
 
 
 @pytest.mark.slow
-async def test_a_model_is_chosen_from_all_that_are_here(home: Path) -> None:
-    async with playing() as player:
-        await player.choose("ctrl+o", "1m")
-        await player.settle()
-        pairing = player.chat.pairing
-        assert pairing is not None and pairing.target == "stdlib-1m" and pairing.draft is None
-        assert player.chat.options.model == "stdlib-1m"
-        assert any("stdlib-1m answers" in toast for toast in player.toasts)
+async def test_a_model_is_chosen_from_all_that_are_here(player: Player) -> None:
+    await player.choose("ctrl+o", "1m")
+    await player.settle()
+    pairing = player.chat.pairing
+    assert pairing is not None and pairing.target == "stdlib-1m" and pairing.draft is None
+    assert player.chat.options.model == "stdlib-1m"
+    assert any("stdlib-1m answers" in toast for toast in player.toasts)
 
 
 @pytest.mark.slow
-async def test_a_proposer_counts_from_the_next_answer_on(home: Path) -> None:
-    async with playing() as player:
-        await player.say("What does os.path.join do?")
-        await player.do("/set proposer prompt-lookup")
-        await player.say("And os.path.split?")
-        assert player.chat.pairing is not None and player.chat.pairing.proposer == "prompt-lookup"
-        answer = player.chat.answer
-        assert answer is not None and answer.result is not None
-        assert set(answer.result.stats.proposers) <= {"prompt-lookup", "none"}
+async def test_a_proposer_counts_from_the_next_answer_on(player: Player) -> None:
+    await player.say("What does os.path.join do?")
+    await player.do("/set proposer prompt-lookup")
+    await player.say("And os.path.split?")
+    assert player.chat.pairing is not None and player.chat.pairing.proposer == "prompt-lookup"
+    answer = player.chat.answer
+    assert answer is not None and answer.result is not None
+    assert set(answer.result.stats.proposers) <= {"prompt-lookup", "none"}
 
 
 @pytest.mark.slow
-async def test_a_model_that_cannot_be_loaded_changes_nothing(home: Path) -> None:
-    async with playing() as player:
-        await player.say("What does os.path.join do?")
-        before, pairing = player.chat.options, player.chat.pairing
-        await player.do("/model no-such-model")
-        await player.do("/set proposer none-such")
-        assert player.chat.options == before and player.chat.pairing == pairing
-        assert any("no-such-model" in toast for toast in player.toasts)
-        assert any("proposer takes auto, draft, memory" in toast for toast in player.toasts)
+async def test_a_model_that_cannot_be_loaded_changes_nothing(player: Player) -> None:
+    await player.say("What does os.path.join do?")
+    before, pairing = player.chat.options, player.chat.pairing
+    await player.do("/model no-such-model")
+    await player.do("/set proposer none-such")
+    assert player.chat.options == before and player.chat.pairing == pairing
+    assert any("no-such-model" in toast for toast in player.toasts)
+    assert any("proposer takes auto, draft, memory" in toast for toast in player.toasts)
 
 
 @pytest.mark.slow

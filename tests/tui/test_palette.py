@@ -11,6 +11,7 @@ from textual.command import CommandPalette
 from localspec.tui.command import COMMANDS, name_key
 from localspec.tui.dialog import Confirm
 from localspec.tui.screen import ChatScreen
+from tests.tui.harness import Player
 from tests.tui.showing import conversation, showing
 
 
@@ -24,26 +25,24 @@ async def test_it_lists_commands_and_nothing_of_the_toolkit(still: Path) -> None
 
 
 @pytest.mark.slow
-async def test_a_command_is_run_and_one_that_needs_an_argument_begun(still: Path) -> None:
-    async with showing(conversation()) as player:
-        await player.search("colours")
-        await player.press("enter")
-        await player.until(lambda: player.transcript.raw, "tokens are coloured")
-        await player.search("rename")
-        await player.press("enter")
-        await player.until(lambda: player.typed == "/rename ", "it begins to be typed")
-        await player.press("x")
-        assert player.typed == "/rename x"
+async def test_a_command_is_run_and_one_that_needs_an_argument_begun(viewer: Player) -> None:
+    await viewer.search("colours")
+    await viewer.press("enter")
+    await viewer.until(lambda: viewer.transcript.raw, "tokens are coloured")
+    await viewer.search("rename")
+    await viewer.press("enter")
+    await viewer.until(lambda: viewer.typed == "/rename ", "it begins to be typed")
+    await viewer.press("x")
+    assert viewer.typed == "/rename x"
 
 
 @pytest.mark.slow
-async def test_a_dialog_is_answered_first(still: Path) -> None:
-    async with showing(conversation()) as player:
-        await player.app.push_screen(dialog := Confirm("Delete?", "Delete"))
-        await player.press("ctrl+p")
-        assert player.app.screen is dialog
-        await player.press("escape", "ctrl+p")
-        assert isinstance(player.app.screen, CommandPalette)
+async def test_a_dialog_is_answered_first(viewer: Player) -> None:
+    await viewer.app.push_screen(dialog := Confirm("Delete?", "Delete"))
+    await viewer.press("ctrl+p")
+    assert viewer.app.screen is dialog
+    await viewer.press("escape", "ctrl+p")
+    assert isinstance(viewer.app.screen, CommandPalette)
 
 
 async def test_the_keys_that_act_now_are_shown(still: Path) -> None:

@@ -28,57 +28,53 @@ def composer(player: Player) -> Composer:
 
 
 @pytest.mark.slow
-async def test_commands_are_suggested(home: Path) -> None:
-    async with playing() as player:
-        await player.write("/")
-        assert suggested(player) == [f"/{name} " for name in sorted(COMMANDS)]
-        await player.write("mo")
-        assert suggested(player) == ["/model "] and "Choose the model" in player.seen()
-        await player.press("enter")
-        assert player.typed == "/model " and not player.toasts
-        await player.until(lambda: "/model stdlib-1m" in suggested(player), "models are suggested")
-        await player.write("stdlib-6")
-        await player.until(lambda: suggested(player) == ["/model stdlib-6m"], "one is left")
-        await player.press("tab")
-        assert player.typed == "/model stdlib-6m"
-        composer(player).text = "/etc/hosts is a file"
-        await player.until(lambda: not suggested(player), "it is no command")
+async def test_commands_are_suggested(player: Player) -> None:
+    await player.write("/")
+    assert suggested(player) == [f"/{name} " for name in sorted(COMMANDS)]
+    await player.write("mo")
+    assert suggested(player) == ["/model "] and "Choose the model" in player.seen()
+    await player.press("enter")
+    assert player.typed == "/model " and not player.toasts
+    await player.until(lambda: "/model stdlib-1m" in suggested(player), "models are suggested")
+    await player.write("stdlib-6")
+    await player.until(lambda: suggested(player) == ["/model stdlib-6m"], "one is left")
+    await player.press("tab")
+    assert player.typed == "/model stdlib-6m"
+    composer(player).text = "/etc/hosts is a file"
+    await player.until(lambda: not suggested(player), "it is no command")
 
 
 @pytest.mark.slow
-async def test_values_are_suggested_and_taken_with_the_arrows(home: Path) -> None:
-    async with playing() as player:
-        composer(player).text = "/model "
-        composer(player).move_cursor((0, 7))
-        await player.until(lambda: "/model stdlib-1m" in suggested(player), "models are suggested")
-        second = suggested(player)[1]
-        await player.press("down", "down", "up", "down")
-        await player.press("enter")
-        assert player.typed == second
-        composer(player).text = ""
-        await player.write("/set exactn")
-        await player.until(lambda: suggested(player) == ["/set exactness "], "its name is suggested")
+async def test_values_are_suggested_and_taken_with_the_arrows(player: Player) -> None:
+    composer(player).text = "/model "
+    composer(player).move_cursor((0, 7))
+    await player.until(lambda: "/model stdlib-1m" in suggested(player), "models are suggested")
+    second = suggested(player)[1]
+    await player.press("down", "down", "up", "down")
+    await player.press("enter")
+    assert player.typed == second
+    composer(player).text = ""
+    await player.write("/set exactn")
+    await player.until(lambda: suggested(player) == ["/set exactness "], "its name is suggested")
 
 
 @pytest.mark.slow
-async def test_a_suggestion_is_declined(home: Path) -> None:
-    async with playing() as player:
-        await player.write("/q")
-        assert suggested(player) == ["/quit "]
-        await player.press("escape", "u")
-        assert not suggested(player) and player.typed == "/qu"
-        await player.press("backspace", "backspace", "backspace")
-        await player.write("/q")
-        assert suggested(player) == ["/quit "]
+async def test_a_suggestion_is_declined(player: Player) -> None:
+    await player.write("/q")
+    assert suggested(player) == ["/quit "]
+    await player.press("escape", "u")
+    assert not suggested(player) and player.typed == "/qu"
+    await player.press("backspace", "backspace", "backspace")
+    await player.write("/q")
+    assert suggested(player) == ["/quit "]
 
 
 @pytest.mark.slow
-async def test_a_suggestion_is_clicked(home: Path) -> None:
-    async with playing() as player:
-        await player.write("/co")
-        assert suggested(player) == ["/code ", "/colours ", "/copy "]
-        await player._pilot.click(SuggestionList, offset=(4, 2))
-        assert player.typed == "/copy " and composer(player).has_focus
+async def test_a_suggestion_is_clicked(player: Player) -> None:
+    await player.write("/co")
+    assert suggested(player) == ["/code ", "/colours ", "/copy "]
+    await player._pilot.click(SuggestionList, offset=(4, 2))
+    assert player.typed == "/copy " and composer(player).has_focus
 
 
 @pytest.mark.slow
@@ -106,22 +102,21 @@ async def test_files_are_suggested(home: Path, tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-async def test_lines_are_gone_through_before_the_history(home: Path) -> None:
-    async with playing() as player:
-        await player.do("/colours")
-        await player.write("one")
-        await player.press("shift+enter")
-        await player.write("two")
-        await player.press("up")
-        assert player.typed == "one\ntwo" and composer(player).cursor_location[0] == 0
-        await player.press("up")
-        assert player.typed == "/colours"
-        await player.press("down")
-        assert player.typed == "one\ntwo"
-        composer(player).text = "word " * 60  # one line, wrapped
-        composer(player).move_cursor(composer(player).document.end)
-        await player.press("up")
-        assert player.typed == "word " * 60 and composer(player).cursor_location[1] < 300
+async def test_lines_are_gone_through_before_the_history(player: Player) -> None:
+    await player.do("/colours")
+    await player.write("one")
+    await player.press("shift+enter")
+    await player.write("two")
+    await player.press("up")
+    assert player.typed == "one\ntwo" and composer(player).cursor_location[0] == 0
+    await player.press("up")
+    assert player.typed == "/colours"
+    await player.press("down")
+    assert player.typed == "one\ntwo"
+    composer(player).text = "word " * 60  # one line, wrapped
+    composer(player).move_cursor(composer(player).document.end)
+    await player.press("up")
+    assert player.typed == "word " * 60 and composer(player).cursor_location[1] < 300
 
 
 async def test_a_tall_paste_is_undone_and_redone_and_a_cleared_one_comes_back(still: Path) -> None:
@@ -145,12 +140,11 @@ async def test_a_tall_paste_is_undone_and_redone_and_a_cleared_one_comes_back(st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["x" * (LONGEST_LINE + 1), "line\n" * LONGEST_PASTE])
-async def test_what_is_too_long_to_be_edited_is_not_pasted(home: Path, text: str) -> None:
-    async with playing() as player:
-        await player.write("a")
-        player.app.post_message(Paste(text))
-        await player.until(lambda: bool(player.toasts), "it is shown")
-        assert "attach that: @PATH" in player.toasts[0] and player.typed == "a"
+async def test_what_is_too_long_to_be_edited_is_not_pasted(player: Player, text: str) -> None:
+    await player.write("a")
+    player.app.post_message(Paste(text))
+    await player.until(lambda: bool(player.toasts), "it is shown")
+    assert "attach that: @PATH" in player.toasts[0] and player.typed == "a"
 
 
 @pytest.mark.slow
@@ -204,35 +198,33 @@ async def test_a_message_waits_for_the_end_of_the_answer(home: Path) -> None:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_message_that_waited_is_sent_though_the_answer_failed(home: Path, fails: bool) -> None:
-    async with playing() as player:
-        turn = asyncio.Event()
+async def test_a_message_that_waited_is_sent_though_the_answer_failed(player: Player, fails: bool) -> None:
+    turn = asyncio.Event()
 
-        async def answer() -> None:
-            await turn.wait()
-            player.chat.answering = False
-            if fails:
-                raise EngineError("the worker has ended")
+    async def answer() -> None:
+        await turn.wait()
+        player.chat.answering = False
+        if fails:
+            raise EngineError("the worker has ended")
 
-        player.chat.answering = True
-        player.screen.attempt(answer())
-        await player.send("And?")
-        await player.press("n", "o")
-        await player.until(lambda: player.title == "Waits: And?", "it waits")
-        turn.set()
-        await player.until(lambda: bool(player.chat.session), "it is sent")
-        await player.settle()
-        assert player.typed == "no" and not player.title and player.chat.said[0].text == "And?"
+    player.chat.answering = True
+    player.screen.attempt(answer())
+    await player.send("And?")
+    await player.press("n", "o")
+    await player.until(lambda: player.title == "Waits: And?", "it waits")
+    turn.set()
+    await player.until(lambda: bool(player.chat.session), "it is sent")
+    await player.settle()
+    assert player.typed == "no" and not player.title and player.chat.said[0].text == "And?"
 
 
 @pytest.mark.slow
-async def test_tab_goes_to_the_conversation_and_a_blank_is_not_sent(home: Path) -> None:
-    async with playing() as player:
-        await player.press("space", "enter")
-        assert not player.chat.said
-        await player.say("Hi")
-        await player.press("tab")
-        assert not composer(player).has_focus and player.screen.query_one(Transcript).has_focus
+async def test_tab_goes_to_the_conversation_and_a_blank_is_not_sent(player: Player) -> None:
+    await player.press("space", "enter")
+    assert not player.chat.said
+    await player.say("Hi")
+    await player.press("tab")
+    assert not composer(player).has_focus and player.screen.query_one(Transcript).has_focus
 
 
 def test_a_history_keeps_what_was_typed_and_changed() -> None:

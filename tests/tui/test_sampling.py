@@ -11,40 +11,38 @@ import pytest
 from localspec.protocol.options import SETTABLE, Options
 from localspec.tui.commands import _settings, field, text_of, value_of
 from tests.daemon.harness import write_config
-from tests.tui.harness import playing
+from tests.tui.harness import Player
 
 
 @pytest.mark.slow
-async def test_options_are_set_by_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with playing() as player:
-        await player.do("/set temperature 0.25")
-        await player.do('/set stop ["a", "b"]')
-        await player.do("/set max_tokens ")
-        await player.do("/set workspace .")
-        await player.do("/set draft none")
-        here = str(Path.cwd())
-        wanted = Options(temperature=0.25, stop=("a", "b"), workspace=here, draft="none")
-        assert player.chat.options == wanted
-        for wrong in ("/set temprature 1", "/set k many"):
-            await player.do(wrong)
-        assert player.chat.options == wanted
-        for error in ("did you mean 'temperature'?", "k takes a whole number from 1 to 20, not 'many'"):
-            assert any(error in toast for toast in player.toasts), error
+async def test_options_are_set_by_command(player: Player, monkeypatch: pytest.MonkeyPatch) -> None:
+    await player.do("/set temperature 0.25")
+    await player.do('/set stop ["a", "b"]')
+    await player.do("/set max_tokens ")
+    await player.do("/set workspace .")
+    await player.do("/set draft none")
+    here = str(Path.cwd())
+    wanted = Options(temperature=0.25, stop=("a", "b"), workspace=here, draft="none")
+    assert player.chat.options == wanted
+    for wrong in ("/set temprature 1", "/set k many"):
+        await player.do(wrong)
+    assert player.chat.options == wanted
+    for error in ("did you mean 'temperature'?", "k takes a whole number from 1 to 20, not 'many'"):
+        assert any(error in toast for toast in player.toasts), error
 
 
 @pytest.mark.slow
-async def test_an_option_is_chosen_and_its_value_typed(home: Path) -> None:
-    async with playing() as player:
-        for key, typed in (("escape", ""), ("0", "/set temperature 0")):
-            await player.choose("f2", "temper")
-            await player.until(lambda: player.typed == "/set temperature ", "its value can be typed")
-            await player.settle()
-            await player.press(key)
-            assert player.typed == typed
-        await player.write(".5")
-        await player.press("enter")
+async def test_an_option_is_chosen_and_its_value_typed(player: Player) -> None:
+    for key, typed in (("escape", ""), ("0", "/set temperature 0")):
+        await player.choose("f2", "temper")
+        await player.until(lambda: player.typed == "/set temperature ", "its value can be typed")
         await player.settle()
-        assert player.chat.options.temperature == 0.5 and player.toasts == ["temperature is 0.5."]
+        await player.press(key)
+        assert player.typed == typed
+    await player.write(".5")
+    await player.press("enter")
+    await player.settle()
+    assert player.chat.options.temperature == 0.5 and player.toasts == ["temperature is 0.5."]
 
 
 async def test_settings_have_their_values_and_defaults(still: Path) -> None:
@@ -63,17 +61,16 @@ async def test_settings_have_their_values_and_defaults(still: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_system_prompt_is_set_before_the_first_message(home: Path) -> None:
-    async with playing() as player:
-        await player.do("/system Answer in Latin.")
-        await player.do("/system")
-        assert "System prompt Answer in Latin." in player.toasts
-        await player.say("Hi")
-        await player.do("/system Answer in Greek.")
-        assert any("Begin a new chat with /new" in toast for toast in player.toasts)
-        assert player.chat.system == "Answer in Latin." and player.chat.session is not None
-        client = await player.app.link.client()
-        assert (await client.session(player.chat.session)).system == "Answer in Latin."
+async def test_a_system_prompt_is_set_before_the_first_message(player: Player) -> None:
+    await player.do("/system Answer in Latin.")
+    await player.do("/system")
+    assert "System prompt Answer in Latin." in player.toasts
+    await player.say("Hi")
+    await player.do("/system Answer in Greek.")
+    assert any("Begin a new chat with /new" in toast for toast in player.toasts)
+    assert player.chat.system == "Answer in Latin." and player.chat.session is not None
+    client = await player.app.link.client()
+    assert (await client.session(player.chat.session)).system == "Answer in Latin."
 
 
 @pytest.mark.parametrize("name", SETTABLE)

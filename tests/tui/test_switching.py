@@ -10,9 +10,9 @@ import pexpect
 import pytest
 from msgspec.structs import replace
 
-from localspec.client import connect
+from localspec.client import Client, connect
 from localspec.protocol.messages import ChatSend
-from tests.tui.harness import ENDLESS, GREEDY, playing
+from tests.tui.harness import ENDLESS, GREEDY, Player, playing
 from tests.tui.test_session_list import listing
 from tests.waiting import DEADLINE_S
 
@@ -67,33 +67,31 @@ async def test_another_program_deletes_what_is_being_answered(home: Path) -> Non
         assert player.chat.answer is answer and answer.text
 
 
-async def test_an_answer_is_followed_once_the_program_that_received_it_has_ended(home: Path) -> None:
-    async with await connect() as other:
-        opened = await other.open(options=ENDLESS).result()
-        await anext(aiter(other.chat(ChatSend(session=opened.session, content=QUESTION))))
-        async with playing(session=opened.session) as player:
-            assert "another program is still receiving" in player.seen()
-            await other.close()
-            await player.until(lambda: player.chat.answering, "it is followed")
-            assert "another program is still receiving" not in player.seen()
-            await player.press("alt+up")
-            player.screen.notify("anything")
-            await player.press("escape")
-            await player.until(lambda: not player.chat.answering, "one key has ended it")
-            assert not player.toasts and player.screen.query_one("Composer").has_focus
+async def test_an_answer_is_followed_once_the_program_that_received_it_has_ended(other: Client) -> None:
+    opened = await other.open(options=ENDLESS).result()
+    await anext(aiter(other.chat(ChatSend(session=opened.session, content=QUESTION))))
+    async with playing(session=opened.session) as player:
+        assert "another program is still receiving" in player.seen()
+        await other.close()
+        await player.until(lambda: player.chat.answering, "it is followed")
+        assert "another program is still receiving" not in player.seen()
+        await player.press("alt+up")
+        player.screen.notify("anything")
+        await player.press("escape")
+        await player.until(lambda: not player.chat.answering, "one key has ended it")
+        assert not player.toasts and player.screen.query_one("Composer").has_focus
 
 
 @pytest.mark.slow
-async def test_an_answer_that_ends_before_it_is_followed_is_read(home: Path) -> None:
-    async with playing() as player:
-        await player.say(QUESTION)
-        chat, whole = player.chat, player.chat.answer
-        assert whole is not None
-        chat._left = "a stream that is no longer known"
-        await chat.pick_up()
-        await player.settle()
-        assert chat.answer is not None and chat.answer is not whole
-        assert (chat.answer.text, chat.answer.status) == (whole.text, "complete")
+async def test_an_answer_that_ends_before_it_is_followed_is_read(player: Player) -> None:
+    await player.say(QUESTION)
+    chat, whole = player.chat, player.chat.answer
+    assert whole is not None
+    chat._left = "a stream that is no longer known"
+    await chat.pick_up()
+    await player.settle()
+    assert chat.answer is not None and chat.answer is not whole
+    assert (chat.answer.text, chat.answer.status) == (whole.text, "complete")
 
 
 @pytest.mark.slow
@@ -119,19 +117,20 @@ async def test_what_cannot_be_gone_on_with_is_reported_before_the_screen_is_take
 
 
 @pytest.mark.slow
-async def test_the_model_of_a_chat_that_is_only_looked_at_is_not_loaded(home: Path) -> None:
-    async with playing() as player, await connect() as other:
-        small = replace(GREEDY, model="stdlib-1m", draft="none")
-        session = (await other.open(options=small).result()).session
-        await other.chat(ChatSend(session=session, content=QUESTION)).result()
-        async with listing(player, "commonpath") as seen:
-            await seen.leave("enter")
-        assert player.chat.pairing is None and len(player.chat.said) == 2
-        player.put("/rename it")
-        await player.settle()
-        assert player.chat.pairing is None
-        player.put("")
-        await player.press("x")
-        await player.until(lambda: player.chat.pairing is not None, "it is loaded")
-        assert player.chat.pairing is not None and player.chat.pairing.target == "stdlib-1m"
-        await player.settle()
+async def test_the_model_of_a_chat_that_is_only_looked_at_is_not_loaded(
+    player: Player, other: Client
+) -> None:
+    small = replace(GREEDY, model="stdlib-1m", draft="none")
+    session = (await other.open(options=small).result()).session
+    await other.chat(ChatSend(session=session, content=QUESTION)).result()
+    async with listing(player, "commonpath") as seen:
+        await seen.leave("enter")
+    assert player.chat.pairing is None and len(player.chat.said) == 2
+    player.put("/rename it")
+    await player.settle()
+    assert player.chat.pairing is None
+    player.put("")
+    await player.press("x")
+    await player.until(lambda: player.chat.pairing is not None, "it is loaded")
+    assert player.chat.pairing is not None and player.chat.pairing.target == "stdlib-1m"
+    await player.settle()

@@ -41,8 +41,7 @@ def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def asked(player: Player, call: str) -> None:
     await player.until(
-        lambda: isinstance(player.app.screen, Permission) and call in player.seen(),
-        f"{call} is asked for",
+        lambda: isinstance(player.app.screen, Permission) and call in player.seen(), f"{call} is asked for"
     )
     await rested(player)
 
@@ -160,30 +159,28 @@ async def test_a_text_that_is_typed_is_no_consent(home: Path, monkeypatch: pytes
         assert player.typed == "and son"
 
 
-async def test_the_answers_beyond_no_are_once_and_then_always(home: Path, functions: Path) -> None:
-    async with playing() as player:
-        for keys, answer in ((("left",), "yes"), (("right",), "no"), (("left", "left", "left"), "always")):
-            asking, answers = Permission("delete_file {}", player.screen.prompt), list[object]()
-            player.app.push_screen(asking, answers.append)
-            await player.until(lambda asking=asking: asking.is_active, "it is asked")  # type: ignore[misc]
-            await player.press(*keys)
-            await rested(player)
-            await player.press("enter")
-            await player.until(lambda answers=answers: bool(answers), "it is answered")  # type: ignore[misc]
-            assert answers == [answer]
+async def test_the_answers_beyond_no_are_once_and_then_always(player: Player, functions: Path) -> None:
+    for keys, answer in ((("left",), "yes"), (("right",), "no"), (("left", "left", "left"), "always")):
+        asking, answers = Permission("delete_file {}", player.screen.prompt), list[object]()
+        player.app.push_screen(asking, answers.append)
+        await player.until(lambda asking=asking: asking.is_active, "it is asked")  # type: ignore[misc]
+        await player.press(*keys)
+        await rested(player)
+        await player.press("enter")
+        await player.until(lambda answers=answers: bool(answers), "it is answered")  # type: ignore[misc]
+        assert answers == [answer]
 
 
-async def test_a_long_call_is_read_by_pages_above_the_answers(home: Path) -> None:
-    async with playing() as player:
-        player.app.push_screen(Permission("\n".join(f"line {n}" for n in range(60)), player.screen.prompt))
-        await player.until(lambda: "line 12" in player.seen(), "it begins")
-        assert "Once (y)" in player.seen()
-        assert "469 characters: PgDn" in "\n".join(player.lines())
-        await player.press(*["pagedown"] * 6)
-        await player.until(lambda: "line 59" in player.seen(), "it ends")
-        await player.press(*["pageup"] * 6)
-        await player.until(lambda: "line 0" in player.seen(), "it begins again")
-        await player.resize(20, 9)
-        shown = "\n".join(player.lines())
-        buttons = ("Once (y)", "Always (a)", "No (Esc)")
-        assert "line 0" in shown and "line 3" in shown and all(button in shown for button in buttons)
+async def test_a_long_call_is_read_by_pages_above_the_answers(player: Player) -> None:
+    player.app.push_screen(Permission("\n".join(f"line {n}" for n in range(60)), player.screen.prompt))
+    await player.until(lambda: "line 12" in player.seen(), "it begins")
+    assert "Once (y)" in player.seen()
+    assert "469 characters: PgDn" in "\n".join(player.lines())
+    await player.press(*["pagedown"] * 6)
+    await player.until(lambda: "line 59" in player.seen(), "it ends")
+    await player.press(*["pageup"] * 6)
+    await player.until(lambda: "line 0" in player.seen(), "it begins again")
+    await player.resize(20, 9)
+    shown = "\n".join(player.lines())
+    buttons = ("Once (y)", "Always (a)", "No (Esc)")
+    assert "line 0" in shown and "line 3" in shown and all(button in shown for button in buttons)

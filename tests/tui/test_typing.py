@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual.events import Key, Paste
 
-from localspec.client import connect
+from localspec.client import Client, connect
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.protocol.messages import ChatSend, Pairing
 from localspec.tui import facts
@@ -19,7 +19,7 @@ from localspec.tui.screen import ChatScreen
 from localspec.tui.widgets.prompt import Composer, Prompt, SuggestionList, TypedToken, suggestion
 from localspec.tui.widgets.transcript import Transcript
 from localspec.wording import CONTROLS
-from tests.tui.harness import ENDLESS, GREEDY, playing
+from tests.tui.harness import ENDLESS, GREEDY, Player, playing
 from tests.tui.showing import answered, conversation, show, showing
 from tests.waiting import run
 
@@ -27,18 +27,17 @@ QUESTION = "What does os.path.join do?"
 
 
 @pytest.mark.slow
-async def test_what_is_typed_after_a_click_in_the_conversation_goes_to_the_prompt(still: Path) -> None:
-    async with showing(conversation()) as player:
-        await player.click(Transcript, offset=(5, 1))
-        await player.write("ok really")
-        assert player.typed == "ok really"
-        await player.press("alt+up")
-        assert player.transcript.has_focus
-        await player.press("x")
-        assert player.typed == "ok reallyx" and not player.transcript.has_focus
-        await player.press("alt+up")
-        player.app.post_message(Paste("k\n"))
-        await player.until(lambda: player.typed == "ok reallyxk\n", "it is pasted")
+async def test_what_is_typed_after_a_click_in_the_conversation_goes_to_the_prompt(viewer: Player) -> None:
+    await viewer.click(Transcript, offset=(5, 1))
+    await viewer.write("ok really")
+    assert viewer.typed == "ok really"
+    await viewer.press("alt+up")
+    assert viewer.transcript.has_focus
+    await viewer.press("x")
+    assert viewer.typed == "ok reallyx" and not viewer.transcript.has_focus
+    await viewer.press("alt+up")
+    viewer.app.post_message(Paste("k\n"))
+    await viewer.until(lambda: viewer.typed == "ok reallyxk\n", "it is pasted")
 
 
 async def test_keys_that_come_at_once_are_taken_in_their_order(still: Path) -> None:
@@ -50,45 +49,44 @@ async def test_keys_that_come_at_once_are_taken_in_their_order(still: Path) -> N
         assert player.typed == "/bedf"
 
 
-async def test_a_command_leaves_the_edit_in_whose_place_it_was_typed(still: Path) -> None:
-    async with showing(conversation()) as player:
-        player.put("draft")
-        await player.press("ctrl+g")
-        player.put("")
-        player.screen.post_message(Prompt.Sent("/colours"))
-        await player.settle()
-        assert player.transcript.raw and not player.title and player.typed == ""
+async def test_a_command_leaves_the_edit_in_whose_place_it_was_typed(viewer: Player) -> None:
+    viewer.put("draft")
+    await viewer.press("ctrl+g")
+    viewer.put("")
+    viewer.screen.post_message(Prompt.Sent("/colours"))
+    await viewer.settle()
+    assert viewer.transcript.raw and not viewer.title and viewer.typed == ""
 
 
 @pytest.mark.slow
-async def test_what_is_typed_ahead_is_said_in_the_chat_that_is_gone_on_with(home: Path) -> None:
-    async with await connect() as other:
-        session = (await other.open(options=GREEDY).result()).session
-        await other.chat(ChatSend(session=session, content=QUESTION)).result()
-        async with playing(session=session, settled=False) as player:
-            await player.send("And split?")
-            await player.until(lambda: len(player.chat.said) == 4, "it is said")
-            await player.settle()
-            assert player.chat.session == session and len(await other.sessions()) == 1
-
-
-@pytest.mark.slow
-async def test_what_is_said_before_the_last_turn_is_stored_is_shown_and_can_be_stopped(home: Path) -> None:
-    async with playing() as player:
-        await player.say(QUESTION)
-        await player.chat._turn.acquire()
-        for _ in range(2):
-            await player.send("And split?")
-            await player.until(lambda: player.chat.answering, "it waits")
-        await player.until(lambda: bool(player.title), "the second waits")
-        player.put("")
-        await player.press("escape")
-        player.chat._turn.release()
-        await player.settle()
-        assert player.typed == "And split?\n\nAnd split?" and not player.chat.answering
-        await player.press("enter")
+async def test_what_is_typed_ahead_is_said_in_the_chat_that_is_gone_on_with(other: Client) -> None:
+    session = (await other.open(options=GREEDY).result()).session
+    await other.chat(ChatSend(session=session, content=QUESTION)).result()
+    async with playing(session=session, settled=False) as player:
+        await player.send("And split?")
         await player.until(lambda: len(player.chat.said) == 4, "it is said")
         await player.settle()
+        assert player.chat.session == session and len(await other.sessions()) == 1
+
+
+@pytest.mark.slow
+async def test_what_is_said_before_the_last_turn_is_stored_is_shown_and_can_be_stopped(
+    player: Player,
+) -> None:
+    await player.say(QUESTION)
+    await player.chat._turn.acquire()
+    for _ in range(2):
+        await player.send("And split?")
+        await player.until(lambda: player.chat.answering, "it waits")
+    await player.until(lambda: bool(player.title), "the second waits")
+    player.put("")
+    await player.press("escape")
+    player.chat._turn.release()
+    await player.settle()
+    assert player.typed == "And split?\n\nAnd split?" and not player.chat.answering
+    await player.press("enter")
+    await player.until(lambda: len(player.chat.said) == 4, "it is said")
+    await player.settle()
 
 
 @pytest.mark.slow
@@ -165,20 +163,19 @@ def test_a_defect_that_ends_the_chat_is_shown_with_what_was_typed(still: Path, w
 
 
 @pytest.mark.slow
-async def test_a_draft_can_be_recalled_after_an_edit(still: Path) -> None:
-    async with showing(conversation()) as player:
-        player.put("half a")
-        await player.press("ctrl+g", "escape")
-        assert player.typed == "" and not player.title
-        await player.press("up")
-        assert player.typed == "half a"
-        await player.press("ctrl+g")
-        show(player, [])
-        assert player.typed == "" and not player.title
-        player.screen.begin("/rename ")
-        assert player.typed == "/rename "
-        await player.press("escape", "up")
-        assert player.typed == "half a"
+async def test_a_draft_can_be_recalled_after_an_edit(viewer: Player) -> None:
+    viewer.put("half a")
+    await viewer.press("ctrl+g", "escape")
+    assert viewer.typed == "" and not viewer.title
+    await viewer.press("up")
+    assert viewer.typed == "half a"
+    await viewer.press("ctrl+g")
+    show(viewer, [])
+    assert viewer.typed == "" and not viewer.title
+    viewer.screen.begin("/rename ")
+    assert viewer.typed == "/rename "
+    await viewer.press("escape", "up")
+    assert viewer.typed == "half a"
 
 
 @pytest.mark.slow

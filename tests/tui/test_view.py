@@ -24,24 +24,22 @@ def legend(player: Player) -> str:
 
 
 @pytest.mark.slow
-async def test_colours_show_the_text_and_a_legend(still: Path) -> None:
-    async with showing(conversation()) as player:
-        assert "**common" not in player.seen()
-        await player.press("ctrl+t")
-        await player.settle()
-        assert "**common leading" in player.seen() and "draft 45%" in legend(player)
-        await player.do("/colours")
-        assert not player.screen.query_one("#legend").display and not player.transcript.raw
+async def test_colours_show_the_text_and_a_legend(viewer: Player) -> None:
+    assert "**common" not in viewer.seen()
+    await viewer.press("ctrl+t")
+    await viewer.settle()
+    assert "**common leading" in viewer.seen() and "draft 45%" in legend(viewer)
+    await viewer.do("/colours")
+    assert not viewer.screen.query_one("#legend").display and not viewer.transcript.raw
 
 
 @pytest.mark.slow
-async def test_statistics_of_the_last_answer(still: Path) -> None:
-    async with showing(conversation()) as player:
-        await player.do("/stats")
-        assert "first token after 80 ms" in player.toasts[0]
-        show(player, [])
-        await player.do("/stats")
-        assert player.toasts[1:] == ["this chat has no answer yet Send a message first."]
+async def test_statistics_of_the_last_answer(viewer: Player) -> None:
+    await viewer.do("/stats")
+    assert "first token after 80 ms" in viewer.toasts[0]
+    show(viewer, [])
+    await viewer.do("/stats")
+    assert viewer.toasts[1:] == ["this chat has no answer yet Send a message first."]
 
 
 async def test_a_theme_with_colours_of_its_own_is_kept_for_the_next_chat(
