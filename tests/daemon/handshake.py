@@ -27,10 +27,8 @@ def request(headers: dict[str, str | None], *more: tuple[str, str], line: str = 
 
 
 def answer(daemon: DaemonProcess, data: bytes) -> tuple[int, str]:
-    """The HTTP status of the answer (0: closed without one) and the whole of it.
-
-    An accepted handshake is answered with 101, and the connection closed from this side.
-    """
+    """The HTTP status of the answer (0: closed without one) and the whole of it. An accepted handshake is
+    answered with 101, and the connection closed from this side."""
     with socket.socket(socket.AF_UNIX) as wire:
         wire.settimeout(DEADLINE_S)
         wire.connect(daemon.socket)

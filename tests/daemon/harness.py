@@ -77,10 +77,8 @@ class DaemonProcess:
         return psutil.Process(self.process.pid).children()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Signal the daemon and wait for its end; returns its exit code.
-
-        One that stops by itself meanwhile may be hit at its very end, when nothing handles signals any more.
-        """
+        """Signal the daemon and wait for its end; returns its exit code. One that stops by itself meanwhile
+        may be hit at its very end, when nothing handles signals any more."""
         self.process.send_signal(number)
         code = self.process.wait(DEADLINE_S)
         has_stopped = code == -signal.SIGTERM and "server: stopped" in self.log()

@@ -107,9 +107,6 @@ def test_without_a_free_sequence_there_is_an_error_and_nothing_is_forwarded() ->
     assert not model.forwards
 
 
-# As an engine does it.
-
-
 def test_an_engine_without_idle_measuring_forwards_nothing_while_it_is_idle() -> None:
     target = backend()
     engine = Engine(target, config=EngineConfig(idle_measuring=False))

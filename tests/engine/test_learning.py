@@ -118,9 +118,6 @@ def test_what_was_probed_with_a_small_context_is_not_believed_of_a_larger_one(tm
     assert Learning(large, directory=tmp_path).rounding.measured is None
 
 
-# The memory.
-
-
 class Thinking(ToyVocabulary):
     """``<`` and ``>`` stand for the marks of a thought."""
 

@@ -36,14 +36,17 @@ def toy(**settings: object) -> Engine:
     return Engine(ToyBackend(markov(), **settings))  # type: ignore[arg-type]
 
 
+@pytest.fixture
+def engine() -> Engine:
+    return toy()
+
+
 class TestWhatIsSpared:
-    def test_an_edit_in_the_middle_spares_what_stands_before_it(self) -> None:
-        engine = toy()
+    def test_an_edit_in_the_middle_spares_what_stands_before_it(self, engine: Engine) -> None:
         ask(engine, LONG + "the end")
         assert ask(engine, LONG[:50] + "EDITED" + LONG[50:]).cached_tokens == 50
 
-    def test_a_fork_of_a_chat_leaves_the_chat_its_cache(self) -> None:
-        engine = toy()
+    def test_a_fork_of_a_chat_leaves_the_chat_its_cache(self, engine: Engine) -> None:
         whole = LONG * 3
         ask(engine, whole, "chat:one")
         fork = ask(engine, LONG + "and then something else", "chat:two")
@@ -60,8 +63,7 @@ class TestWhatIsSpared:
         assert ask(engine, whole[:shared] + "?", "chat:two").cached_tokens == copied
         assert ask(engine, whole + "!", "chat:one").cached_tokens >= len(whole)
 
-    def test_a_request_copies_what_a_running_one_has_read(self) -> None:
-        engine = toy()
+    def test_a_request_copies_what_a_running_one_has_read(self, engine: Engine) -> None:
         running = engine.submit(Request(prompt=TextPrompt(LONG), options=Options(max_tokens=200)))
         for _ in range(5):
             engine.step()
@@ -151,8 +153,7 @@ class TestRoom:
             ask(engine, f"{n:02}{LONG}", f"run:{n}")
         assert ask(engine, LONG * 4 + "?", "chat:long").cached_tokens == 0
 
-    def test_a_start_of_something_longer_is_not_kept_beside_it(self) -> None:
-        engine = toy()
+    def test_a_start_of_something_longer_is_not_kept_beside_it(self, engine: Engine) -> None:
         for n in range(1, 5):
             ask(engine, LONG * n, "chat:one")
         assert isinstance(engine.target, ToyBackend) and engine.target.open_sequences == 1

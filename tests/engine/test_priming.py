@@ -52,21 +52,24 @@ def memory(tmp_path: Path) -> Iterator[Listening]:
     memory.close()
 
 
+@pytest.fixture
+def primer(memory: Listening) -> Primer:
+    return Primer(memory, ToyVocabulary())
+
+
 def work(primer: Primer) -> None:
     while primer.work():
         pass
 
 
-def test_all_lines_but_the_one_that_is_being_written(repo: Path, memory: Listening) -> None:
-    primer = Primer(memory, ToyVocabulary())
+def test_all_lines_but_the_one_that_is_being_written(primer: Primer, repo: Path, memory: Listening) -> None:
     path = str(repo / "a.py")
     primer.read(FimPrompt("one\ntwo\nthr", "ee\nfour\n", path), str(repo))
     work(primer)
     assert memory.taught() == [(f"file:{path}", "one\ntwo\n"), (f"file:{path}", "four\n")]
 
 
-def test_a_line_is_learnt_once_wherever_it_moves(repo: Path, memory: Listening) -> None:
-    primer = Primer(memory, ToyVocabulary())
+def test_a_line_is_learnt_once_wherever_it_moves(primer: Primer, repo: Path, memory: Listening) -> None:
     path = str(repo / "a.py")
     before, after = "".join(f"a{n}\n" for n in range(9)), "".join(f"b{n}\n" for n in range(9))
     primer.read(FimPrompt(before, "\n" + after, path), str(repo))
@@ -84,8 +87,7 @@ def test_a_line_is_learnt_once_wherever_it_moves(repo: Path, memory: Listening) 
     assert memory.taught() == [(f"file:{path}", "new\nmore\nb0\n")], "it has a new neighbour"
 
 
-def test_only_the_newest_text_of_a_file_is_looked_at(repo: Path, memory: Listening) -> None:
-    primer = Primer(memory, ToyVocabulary())
+def test_only_the_newest_text_of_a_file_is_looked_at(primer: Primer, repo: Path, memory: Listening) -> None:
     path = str(repo / "a.py")
     for n in range(20):
         primer.read(FimPrompt(f"version {n}\nx", "", path), str(repo))
@@ -93,16 +95,14 @@ def test_only_the_newest_text_of_a_file_is_looked_at(repo: Path, memory: Listeni
     assert [text for _, text in memory.taught()] == ["version 19\n"]
 
 
-def test_large_files_come_in_pieces(repo: Path, memory: Listening) -> None:
-    primer = Primer(memory, ToyVocabulary())
+def test_large_files_come_in_pieces(primer: Primer, repo: Path, memory: Listening) -> None:
     primer.teach(str(repo / "a.py"), str(repo), "".join(f"line {n}\n" for n in range(PIECE * 3)))
     work(primer)
     pieces = memory.taught()
     assert len(pieces) == 3 and all(text.count("\n") <= PIECE + 2 for _, text in pieces)
 
 
-def test_so_many_files_wait_and_none_that_is_too_long(repo: Path, memory: Listening) -> None:
-    primer = Primer(memory, ToyVocabulary())
+def test_so_many_files_wait_and_none_that_is_too_long(primer: Primer, repo: Path, memory: Listening) -> None:
     primer.teach(str(repo / "long.py"), str(repo), "x = 1\n" * 200_000)
     for n in range(WAITING + 50):
         primer.teach(str(repo / f"{n}.py"), str(repo), f"n = {n}\n")
@@ -110,8 +110,7 @@ def test_so_many_files_wait_and_none_that_is_too_long(repo: Path, memory: Listen
     assert [text for _, text in memory.taught()] == [f"n = {n}\n" for n in range(50, WAITING + 50)]
 
 
-def test_pieces_of_other_files_have_their_own_names(repo: Path, memory: Listening) -> None:
-    primer = Primer(memory, ToyVocabulary())
+def test_pieces_of_other_files_have_their_own_names(primer: Primer, repo: Path, memory: Listening) -> None:
     extra = (File(str(repo / "b.py"), "b = 1\n"), File("c.py", "c = 1\n"), File(str(repo / "b.log"), "no\n"))
     primer.read(FimPrompt("", "", None, None, extra), str(repo))
     work(primer)
@@ -119,8 +118,7 @@ def test_pieces_of_other_files_have_their_own_names(repo: Path, memory: Listenin
 
 
 @pytest.mark.parametrize("name", [".env", "key.pem", "x.log", "no\0path.py", "a" * 300 + "/" + "b" * 5000])
-def test_what_may_not_be_learnt_is_not(repo: Path, memory: Listening, name: str) -> None:
-    primer = Primer(memory, ToyVocabulary())
+def test_what_may_not_be_learnt_is_not(primer: Primer, repo: Path, memory: Listening, name: str) -> None:
     primer.teach(str(repo / name), str(repo), "a = 1\n")
     primer.teach("relative.py", None, "a = 1\n")
     work(primer)
@@ -168,10 +166,9 @@ def knows(memory: Listening, repo: Path, text: str) -> bool:
 
 @pytest.mark.parametrize("what", ["all", "workspace", "source"])
 def test_what_waits_is_forgotten_with_the_rest_by_any_process(
-    repo: Path, memory: Listening, tmp_path: Path, what: str
+    primer: Primer, repo: Path, memory: Listening, tmp_path: Path, what: str
 ) -> None:
     """Forget as a command beside the daemon does, which does not notify it."""
-    primer = Primer(memory, ToyVocabulary())
     path, old, secret = str(repo / "a.py"), "the first line that is learnt\n", "no one shall know this!\n"
 
     def learn() -> None:

@@ -84,9 +84,6 @@ def submitted(engine: Engine, n: int, **options: object) -> list[Sequence]:
     return [engine.submit(request(PROMPT, **(values | options))) for _ in range(n)]
 
 
-# How long a draft may be.
-
-
 def test_a_length_that_was_asked_for_is_the_length() -> None:
     stats = stats_of(engine_with(), proposer="prompt-lookup", k=7)
     assert max(stats.k_histogram) == 7 and stats.k_histogram[7] >= 6
@@ -106,9 +103,6 @@ def test_lookup_searches_for_the_ngrams_of_the_configuration() -> None:
         engine = engine_with(text=text, ngram_min=n_min, ngram_max=n_min)
         stats = stats_of(engine, "xabc, yab", proposer="prompt-lookup", k=2, max_tokens=3)
         assert (stats.drafted > 0) is drafts
-
-
-# Proposers of one's own.
 
 
 def test_an_own_proposer_takes_the_place_of_ours() -> None:

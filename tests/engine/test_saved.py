@@ -31,6 +31,11 @@ def engine_at(directory: Path, *, limit: int = 1 << 20, model: str = "toy", sequ
     return Engine(backend, learning=Learning(backend, chats=chats))
 
 
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    return tmp_path / "model"
+
+
 def say(engine: Engine, text: str, source: str = "chat:one", *, remember: bool = True) -> Result:
     options = Options(max_tokens=3, temperature=0.0, remember=remember)
     sequence = engine.submit(Request(prompt=TextPrompt(text), options=options, source=source))
@@ -43,8 +48,7 @@ def files(directory: Path) -> list[Path]:
     return sorted(directory.glob("*"))
 
 
-def test_a_chat_goes_on_after_a_restart_where_it_was(tmp_path: Path) -> None:
-    place = tmp_path / "model"
+def test_a_chat_goes_on_after_a_restart_where_it_was(place: Path, tmp_path: Path) -> None:
     with engine_at(place) as engine:
         first = say(engine, TALE * 2)
     with engine_at(place) as again:
@@ -54,8 +58,7 @@ def test_a_chat_goes_on_after_a_restart_where_it_was(tmp_path: Path) -> None:
     assert second.text == alone.text
 
 
-def test_it_is_written_at_idle_time_not_only_at_the_end(tmp_path: Path) -> None:
-    place = tmp_path / "model"
+def test_it_is_written_at_idle_time_not_only_at_the_end(place: Path) -> None:
     engine = engine_at(place)
     say(engine, TALE * 2)
     rested(engine)
@@ -77,8 +80,7 @@ def test_what_is_private_no_chat_or_too_large_is_not_written(
     assert not files(tmp_path / "model")
 
 
-def test_a_forgotten_chat_leaves_no_file(tmp_path: Path) -> None:
-    place = tmp_path / "model"
+def test_a_forgotten_chat_leaves_no_file(place: Path) -> None:
     with engine_at(place) as engine:
         say(engine, TALE * 2)
         rested(engine)
@@ -86,8 +88,7 @@ def test_a_forgotten_chat_leaves_no_file(tmp_path: Path) -> None:
     assert not files(place)
 
 
-def test_a_chat_that_is_forgotten_while_it_is_written_leaves_no_file(tmp_path: Path) -> None:
-    place = tmp_path / "model"
+def test_a_chat_that_is_forgotten_while_it_is_written_leaves_no_file(place: Path) -> None:
     engine = engine_at(place)
     say(engine, TALE * 2)
     while not files(place):
@@ -98,15 +99,13 @@ def test_a_chat_that_is_forgotten_while_it_is_written_leaves_no_file(tmp_path: P
     assert not files(place)
 
 
-def test_chats_of_another_model_are_not_taken(tmp_path: Path) -> None:
-    place = tmp_path / "model"
+def test_chats_of_another_model_are_not_taken(place: Path) -> None:
     with engine_at(place) as engine:
         say(engine, TALE * 2)
     assert say(engine_at(place, model="another"), TALE * 2 + "!").cached_tokens == 0
 
 
-def test_the_directory_stays_under_its_limit_and_the_last_used_stay(tmp_path: Path) -> None:
-    place = tmp_path / "model"
+def test_the_directory_stays_under_its_limit_and_the_last_used_stay(place: Path) -> None:
     with engine_at(place, limit=9_000) as engine:
         for n in range(6):
             say(engine, f"{n}{TALE * 2}", f"chat:{n}")
@@ -118,8 +117,7 @@ def test_the_directory_stays_under_its_limit_and_the_last_used_stay(tmp_path: Pa
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "empty", "noise", "gone", "longer"])
-def test_a_damaged_file_is_thrown_away_and_the_chat_is_read_again(tmp_path: Path, how: str) -> None:
-    place = tmp_path / "model"
+def test_a_damaged_file_is_thrown_away_and_the_chat_is_read_again(place: Path, how: str) -> None:
     with engine_at(place) as engine:
         say(engine, TALE * 2)
     (path,) = files(place)
@@ -157,8 +155,7 @@ TOKENS = json.dumps(list((TALE * 2).encode())).encode()
     ],
     ids=["no UTF-8", "deep", "another sum", "no state"],
 )
-def test_a_file_that_makes_no_sense_is_thrown_away(tmp_path: Path, content: bytes) -> None:
-    place = tmp_path / "model"
+def test_a_file_that_makes_no_sense_is_thrown_away(place: Path, content: bytes) -> None:
     place.mkdir()
     path = place / chat_cache_name("chat:one")
     path.write_bytes(content)
@@ -180,9 +177,8 @@ def test_a_file_is_read_that_spares_more_than_the_cache_set_aside(tmp_path: Path
 
 
 def test_a_directory_that_cannot_be_written_to_costs_the_cache_alone(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    place: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    place = tmp_path / "model"
     with engine_at(place) as engine:
         place.rmdir()
         assert say(engine, TALE * 2).text
@@ -190,8 +186,7 @@ def test_a_directory_that_cannot_be_written_to_costs_the_cache_alone(
 
 
 @pytest.mark.parametrize("limit", [0, 5000])
-def test_a_limit_that_was_lowered_holds_from_the_next_start_on(tmp_path: Path, limit: int) -> None:
-    place = tmp_path / "model"
+def test_a_limit_that_was_lowered_holds_from_the_next_start_on(place: Path, limit: int) -> None:
     with engine_at(place) as engine:
         for source in "chat:one", "chat:two", "chat:three":
             say(engine, source + TALE * 2, source)

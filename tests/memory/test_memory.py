@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,14 @@ OTHER = [2000 + token for token in TEXT]
 AFTER = [4000 + token for token in TEXT]
 
 
-def test_what_is_learned_is_recalled_by_the_next_process(tmp_path: Path) -> None:
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
     memory = memory_in(tmp_path)
+    yield memory
+    memory.close()
+
+
+def test_what_is_learned_is_recalled_by_the_next_process(memory: Memory, tmp_path: Path) -> None:
     assert memory.tables(None) == () and list(tmp_path.iterdir()) == []
     memory.learn(MemoryText(TEXT, None, "run"))
     memory.close()
@@ -39,8 +45,7 @@ def test_a_workspaces_text_goes_to_its_own_table_only(tmp_path: Path) -> None:
     memory.close()
 
 
-def test_learning_is_queued_and_done_in_short_steps(tmp_path: Path) -> None:
-    memory = memory_in(tmp_path)
+def test_learning_is_queued_and_done_in_short_steps(memory: Memory) -> None:
     text = [(i * i * 31 + i) % 50_000 for i in range(2000)]
     memory.learn(MemoryText(text, None, "run"))
     assert memory.tables(None) == ()
@@ -49,7 +54,6 @@ def test_learning_is_queued_and_done_in_short_steps(tmp_path: Path) -> None:
         calls += 1
     assert 5 <= calls <= 2000
     assert all(recalled(memory, text, at=at) for at in range(20, 2000, 20))
-    memory.close()
 
 
 READER = """
@@ -92,8 +96,9 @@ def test_a_live_process_sees_learning_and_forgetting_at_once(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
-def test_a_lesson_that_waits_while_all_is_forgotten_is_dropped(tmp_path: Path, is_begun: bool) -> None:
-    memory = memory_in(tmp_path)
+def test_a_lesson_that_waits_while_all_is_forgotten_is_dropped(
+    memory: Memory, tmp_path: Path, is_begun: bool
+) -> None:
     remember(memory, OTHER)
     memory.learn(MemoryText(TEXT * 100, None, "run"))
     if is_begun:
@@ -159,8 +164,7 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 20, 200])
-def test_what_waits_is_forgotten_before_there_is_a_file(tmp_path: Path, steps: int) -> None:
-    memory = memory_in(tmp_path)
+def test_what_waits_is_forgotten_before_there_is_a_file(memory: Memory, tmp_path: Path, steps: int) -> None:
     memory.learn(MemoryText(TEXT * 100, None, "chat:1"))
     for _ in range(steps):
         memory._step()
@@ -173,7 +177,6 @@ def test_what_waits_is_forgotten_before_there_is_a_file(tmp_path: Path, steps: i
     assert set(found.sources) == {"chat:2"} and not recalled(memory, TEXT)
     remember(memory, AFTER, source="chat:1")
     assert recalled(memory, AFTER), "what comes after is learned"
-    memory.close()
 
 
 def test_what_is_forgotten_while_a_step_is_inserted_does_not_stay(
@@ -220,12 +223,10 @@ def test_no_more_waits_than_can_be_learnt(length: int, tmp_path: Path) -> None:
     memory.close()
 
 
-def test_one_text_that_is_longer_is_learnt(tmp_path: Path) -> None:
-    memory = memory_in(tmp_path)
+def test_one_text_that_is_longer_is_learnt(memory: Memory) -> None:
     memory.learn(MemoryText(range(WAITING + 1), None, "file:a"))
     assert len(memory._lessons) == 1
     memory._lessons.clear()
-    memory.close()
 
 
 def test_the_end_takes_a_bounded_time_and_tells_what_is_lost(
@@ -260,8 +261,9 @@ def share_recalled(memory: Memory, text: Sequence[int], places: range) -> float:
 
 @pytest.mark.parametrize("by", ["engine", "command"])
 @pytest.mark.parametrize("steps", [0, 1, 10, 40])
-def test_what_waited_when_it_was_forgotten_is_not_learnt(by: str, steps: int, tmp_path: Path) -> None:
-    memory = memory_in(tmp_path)
+def test_what_waited_when_it_was_forgotten_is_not_learnt(
+    memory: Memory, by: str, steps: int, tmp_path: Path
+) -> None:
     remember(memory, [1] * 30, source="run")
     remember(memory, CHAT[-20:], source="chat:1")
     forget_while_learning(memory, tmp_path, CHAT[:2000], steps, by)
@@ -270,4 +272,3 @@ def test_what_waited_when_it_was_forgotten_is_not_learnt(by: str, steps: int, tm
         pass
     assert share_recalled(memory, CHAT, range(100, 1900)) == 0
     assert share_recalled(memory, CHAT, range(2020, 3000)) > 0.99, "what was said since is learnt"
-    memory.close()

@@ -121,9 +121,6 @@ def test_nothing_of_what_was_forgotten_is_left_on_the_disk(tmp_path: Path) -> No
     assert not any(b"/secret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
-# What is left of what, and what is no path.
-
-
 def test_names_of_sources_are_forgotten_though_no_table_is_left(tmp_path: Path) -> None:
     taught(tmp_path, (ONE, None, "run"))
     for left in (f"{USER}.sources", f"{name_of('/w')}.sources", f".{USER}.sources.x_1"):

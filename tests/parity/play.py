@@ -296,10 +296,8 @@ def _run(
 
 
 def check_cache(target: Backend, sequence: Sequence, running: Iterable[Sequence] = ()) -> None:
-    """Between rounds all tokens but the newest; at the end perhaps that one too, and nothing behind it.
-
-    One that was cancelled may have left its cache to a later one of ``running`` in the same step.
-    """
+    """Between rounds all tokens but the newest; at the end perhaps that one too, and nothing behind it. One
+    that was cancelled may have left its cache to a later one of ``running`` in the same step."""
     assert sequence.error is None, sequence.error
     left = sequence.ended and any(s.slot == sequence.slot and s.id > sequence.id for s in running)
     if sequence.slot < 0 or not sequence.prefilled or left:

@@ -322,9 +322,6 @@ def test_the_largest_seed_and_position_are_fine() -> None:
     assert 0 < Noise(2**63 - 1).uniform(2**31, NoiseStream.RESIDUAL) < 1
 
 
-# The race: the same winner as if every number had been computed.
-
-
 @pytest.mark.parametrize("size", [1, 3, 260, 8192, 151_936])
 def test_the_winner_is_that_of_all(size: int) -> None:
     tokens = np.arange(size)

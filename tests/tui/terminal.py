@@ -50,9 +50,6 @@ class Terminal:
         self.write(text)
         self.keys("Enter")
 
-    def paste(self, text: str) -> None:
-        self._run("set-buffer", text, ";", "paste-buffer", "-p")
-
     def pane(self) -> str:
         """Return the text on the terminal, without the blanks at the ends of lines that tmux may pad."""
         return re.sub(r" +$", "", self._run("capture-pane", "-p"), flags=re.MULTILINE)

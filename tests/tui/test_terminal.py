@@ -56,20 +56,10 @@ def test_a_small_terminal_shows_the_model_all_keys_and_clears_the_field(home: Pa
         terminal.until_shown("one two")
         terminal.keys("C-c")
         pane = terminal.until_shown("sk something", without="one two")
+        terminal.keys("C-_")
+        terminal.until_shown("one two")
         *_, status, keys = pane.splitlines()
         assert status.startswith(" stdlib-6m · auto") and keys == KEYS
-
-
-def test_a_tall_paste_is_undone_and_a_cleared_one_comes_back(home: Path) -> None:
-    with chatting(home) as terminal:
-        terminal.write("Look: ")
-        terminal.until_shown("│ Look: ")
-        terminal.paste("\n".join(f"row {number}" for number in range(40)))
-        terminal.until_shown("│ row 39")
-        keys = ("C-_", "│ Look: ", "row"), ("C-y", "│ row 39", "Look"), ("C-c", "│ Ask something", "row")
-        for key, shown, gone in (*keys, ("C-_", "│ row 39", "Ask something")):
-            terminal.keys(key)
-            terminal.until_shown(shown, without=gone)
 
 
 def test_an_answer_is_followed_once_the_program_that_received_it_is_killed(home: Path) -> None:
