@@ -56,6 +56,18 @@ def start(home: Path) -> Iterator[StartDaemon]:
 
 
 @pytest.fixture
+def own(start: StartDaemon) -> DaemonProcess:
+    """A daemon of one test."""
+    return start()
+
+
+@pytest.fixture
+def alone(own: DaemonProcess) -> AbstractAsyncContextManager[Raw]:
+    """The only connection to it."""
+    return raw(own)
+
+
+@pytest.fixture
 def real(home: Path, start: StartDaemon) -> DaemonProcess:
     """A daemon with workers that run models."""
     return start(command=REAL_DAEMON)

@@ -29,7 +29,7 @@ from pathlib import Path
 import msgspec
 
 from localspec import home
-from localspec.errors import ModelInvalid, ModelTooLarge, OutOfMemory
+from localspec.errors import LocalspecError, ModelInvalid, ModelTooLarge, OutOfMemory
 from localspec.models.fit import needs_beside, needs_of
 from localspec.models.pair import pair_from
 from localspec.protocol import frames, requests
@@ -83,6 +83,8 @@ class Running:
 
     def done(self, reason: requests.FinishReason) -> RequestEvent:
         proposers = {"prompt-lookup": requests.ProposerStats(drafted=4, accepted=3)}
+        choices = {"prompt-lookup": self.count}
+        stats = requests.Stats(rounds=self.count, drafted=4, accepted=3, proposers=proposers, choices=choices)
         result = Result(
             text=self.texts["answer"],
             thinking=self.texts["thinking"],
@@ -94,13 +96,7 @@ class Running:
             prompt_tokens=1,
             cached_tokens=0,
             completion_tokens=self.count,
-            stats=requests.Stats(
-                rounds=self.count,
-                drafted=4,
-                accepted=3,
-                proposers=proposers,
-                choices={"prompt-lookup": self.count},
-            ),
+            stats=stats,
         )
         return RequestEvent(self.id, requests.Done(result))
 
@@ -198,7 +194,7 @@ class EchoWorker:
             case frames.LoadDraft() as load_draft:
                 self.draft(load_draft)
             case frames.DropDraft(id):
-                self.send(RequestEvent(id, frames.Drafted()))
+                self.answer(id, frames.Drafted())
             case Submit() as submit:
                 self.submit(submit)
             case frames.Cancel(id) if id in self.running and not self.running[id].deaf:
@@ -208,7 +204,7 @@ class EchoWorker:
                 found = frames.TokenizedFrame(
                     tokens, tuple(bytes([token % 256]) for token in tokens) * pieces
                 )
-                self.send(RequestEvent(id, found))
+                self.answer(id, found)
             case frames.Teach(text=text):
                 (home.cache_dir() / "taught").write_text(text)
             case frames.Rest(allowed) if self.name == "other":
@@ -218,12 +214,10 @@ class EchoWorker:
                 sys.exit(0)
 
     def open(self, load: Load) -> None:
-        self.send(RequestEvent(frames.LOAD, frames.Loading("weights", 0.5)))
+        self.answer(frames.LOAD, frames.Loading("weights", 0.5))
         pair = pair_from(load.pair)
         if self.name == "broken":
-            self.send(
-                RequestEvent(frames.LOAD, requests.Failed(ModelInvalid("this model is broken").as_dict()))
-            )
+            self.fail(frames.LOAD, ModelInvalid("this model is broken"))
             sys.exit(1)
         if self.name == "dies":
             os._exit(7)
@@ -237,23 +231,21 @@ class EchoWorker:
         ready = frames.TargetReady(
             self.name, backend, 4096, "it echoes", 0, 1, planned, 0, Placement(("Some GPU",), 3, 4)
         )
-        self.send(RequestEvent(frames.LOAD, ready))
+        self.answer(frames.LOAD, ready)
 
     def draft(self, load: frames.LoadDraft) -> None:
         pair = pair_from(load.pair)
         assert pair.draft is not None and self.load is not None
-        self.send(RequestEvent(load.id, frames.Loading("draft", 0.5)))
+        self.answer(load.id, frames.Loading("draft", 0.5))
         name, needs = pair.draft.path.stem, needs_beside(pair.target, pair.draft, self.load.engine, 1)
         if name.startswith("waits"):
             (pair.draft.path.parent / "gate").read_text()
         if "broken" in name and pair.drafter.asked:
-            self.send(RequestEvent(load.id, requests.Failed(ModelInvalid("this draft is broken").as_dict())))
+            self.fail(load.id, ModelInvalid("this draft is broken"))
         elif pair.drafter.asked and load.free is not None and needs.total > load.free:
-            self.send(RequestEvent(load.id, requests.Failed(ModelTooLarge("it has no room").as_dict())))
+            self.fail(load.id, ModelTooLarge("it has no room"))
         else:
-            self.send(
-                RequestEvent(load.id, frames.Drafted("broken" not in name, "it was wanted", needs.total))
-            )
+            self.answer(load.id, frames.Drafted("broken" not in name, "it was wanted", needs.total))
 
     def leave(self) -> None:
         """Write the cache of the last chat, as late as was requested."""
@@ -267,16 +259,11 @@ class EchoWorker:
         self.send(frames.make_streamed(submit.id, requests.Progress()))
         match said(submit.request), (submit.request.options.seed or 0) % 2:
             case ("fail", _) | ("odd", 1):
-                self.send(
-                    RequestEvent(submit.id, requests.Failed(OutOfMemory("no memory is left").as_dict()))
-                )
+                self.fail(submit.id, OutOfMemory("no memory is left"))
                 return
             case "degrade", _:
-                self.send(
-                    frames.make_streamed(
-                        submit.id, requests.Degraded("draft", "prompt-lookup", "the draft is slow")
-                    )
-                )
+                slow = requests.Degraded("draft", "prompt-lookup", "the draft is slow")
+                self.send(frames.make_streamed(submit.id, slow))
         assert self.load is not None
         self.running[submit.id] = Running(submit, self.load)
 
@@ -287,6 +274,12 @@ class EchoWorker:
         elif not running.stalled:
             del self.running[running.id]
             self.send(running.done("stop"))
+
+    def answer(self, id: int, event: frames.Answer) -> None:
+        self.send(RequestEvent(id, event))
+
+    def fail(self, id: int, error: LocalspecError) -> None:
+        self.answer(id, requests.Failed(error.as_dict()))
 
     def send(self, frame: frames.FromWorker) -> None:
         self.wire.sendall(frames.encode_frame(frame))

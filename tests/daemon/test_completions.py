@@ -78,35 +78,33 @@ async def test_looking_ahead_is_done_in_the_background_and_asking_is_not(client:
 
 @pytest.mark.slow
 async def test_what_is_looked_ahead_ends_when_something_else_is_typed_or_the_model_unloaded(
-    start: StartDaemon,
+    alone: Raw,
 ) -> None:
-    async with raw(start()) as client:
-        editor = Editor(client)
-        assert text(await editor.complete("then stall")) == "\nstall"
-        # While it is typed along, the work goes on: it serves a user who types to the end.
-        assert text(await editor.complete("then stall\nst")) == "all"
-        status = await client.result(1, "daemon/status")
-        assert (status["running"], status["models"][0]["running"]) == (0, 1)
-        other = Editor(client, "b.py")
-        assert text(await other.complete("b")) == "b"
-        assert (await client.result(2, "daemon/status"))["models"][0]["running"] >= 1
-        assert text(await editor.complete("other")) == "other"
-        await editor.idle()
-        assert text(await editor.complete("then stall")) == "\nstall"
-        assert (await client.result(3, "models/unload"))["models"] == ["bundled"]
+    editor = Editor(alone)
+    assert text(await editor.complete("then stall")) == "\nstall"
+    # While it is typed along, the work goes on: it serves a user who types to the end.
+    assert text(await editor.complete("then stall\nst")) == "all"
+    status = await alone.result(1, "daemon/status")
+    assert (status["running"], status["models"][0]["running"]) == (0, 1)
+    other = Editor(alone, "b.py")
+    assert text(await other.complete("b")) == "b"
+    assert (await alone.result(2, "daemon/status"))["models"][0]["running"] >= 1
+    assert text(await editor.complete("other")) == "other"
+    await editor.idle()
+    assert text(await editor.complete("then stall")) == "\nstall"
+    assert (await alone.result(3, "models/unload"))["models"] == ["bundled"]
 
 
 @pytest.mark.slow
-async def test_only_so_many_questions_are_looked_ahead_for_at_once(start: StartDaemon) -> None:
-    async with raw(start()) as client:
-        for number in range(2 * MOST):
-            assert text(await Editor(client, f"{number}.py").complete("then stall")) == "\nstall"
-        running = MOST + 1
-        while running != MOST:  # a cancelled one ends, and the last one begins, in a moment
-            status = await client.result("status", "daemon/status")
-            running = status["models"][0]["running"]
-        await Editor(client, f"{2 * MOST - 1}.py").complete("other")
-        assert (await client.result(1, "daemon/status"))["models"][0]["running"] <= MOST
+async def test_only_so_many_questions_are_looked_ahead_for_at_once(alone: Raw) -> None:
+    for number in range(2 * MOST):
+        assert text(await Editor(alone, f"{number}.py").complete("then stall")) == "\nstall"
+    running = MOST + 1
+    while running != MOST:  # a cancelled one ends, and the last one begins, in a moment
+        status = await alone.result("status", "daemon/status")
+        running = status["models"][0]["running"]
+    await Editor(alone, f"{2 * MOST - 1}.py").complete("other")
+    assert (await alone.result(1, "daemon/status"))["models"][0]["running"] <= MOST
 
 
 async def test_a_known_answer_ends_what_was_looked_ahead_for_another(client: Raw) -> None:
@@ -143,22 +141,21 @@ async def test_a_warm_prompt_gives_way_to_a_completion(client: Raw) -> None:
     assert "result" in await client.response(1)
 
 
-async def test_feedback_is_counted(start: StartDaemon) -> None:
-    async with raw(start()) as client:
-        editor = Editor(client)
-        (item,) = (await editor.complete("one two"))["items"]
-        for event, chars in (("shown", None), ("partial", 3), ("partial", 3), ("accepted", None)):
-            more = {} if chars is None else {"chars": chars}
-            await editor.call("completion/feedback", item=item["id"], event=event, **more)
-        (other,) = (await editor.complete("three"))["items"]
-        await editor.call("completion/feedback", item=other["id"], event="dismissed")
-        totals = await editor.totals()
-        counted = {
-            event: totals[f'localspec_suggestions_total{{event="{event}"}}']
-            for event in ("shown", "partial", "accepted", "dismissed")
-        }
-        assert counted == {"shown": 1, "partial": 2, "accepted": 1, "dismissed": 1}
-        assert totals["localspec_accepted_chars_total"] == len("one two")
+async def test_feedback_is_counted(alone: Raw) -> None:
+    editor = Editor(alone)
+    (item,) = (await editor.complete("one two"))["items"]
+    for event, chars in (("shown", None), ("partial", 3), ("partial", 3), ("accepted", None)):
+        more = {} if chars is None else {"chars": chars}
+        await editor.call("completion/feedback", item=item["id"], event=event, **more)
+    (other,) = (await editor.complete("three"))["items"]
+    await editor.call("completion/feedback", item=other["id"], event="dismissed")
+    totals = await editor.totals()
+    counted = {
+        event: totals[f'localspec_suggestions_total{{event="{event}"}}']
+        for event in ("shown", "partial", "accepted", "dismissed")
+    }
+    assert counted == {"shown": 1, "partial": 2, "accepted": 1, "dismissed": 1}
+    assert totals["localspec_accepted_chars_total"] == len("one two")
 
 
 @pytest.mark.slow

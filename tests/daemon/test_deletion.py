@@ -82,11 +82,10 @@ async def taught_session(daemon: DaemonProcess, client: Raw) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["cancel", "leave"])
-async def test_a_deletion_that_was_begun_is_finished(start: StartDaemon, how: str) -> None:
-    daemon = start()
-    memory = daemon.home / "data" / "memory"
-    async with raw(daemon) as client:
-        session = await taught_session(daemon, client)
+async def test_a_deletion_that_was_begun_is_finished(own: DaemonProcess, how: str) -> None:
+    memory = own.home / "data" / "memory"
+    async with raw(own) as client:
+        session = await taught_session(own, client)
         await client.ask(1, "session/delete", session=session)
         if how == "cancel":
             await client.notify("$/cancelRequest", id=1)
@@ -96,17 +95,15 @@ async def test_a_deletion_that_was_begun_is_finished(start: StartDaemon, how: st
 
 
 @pytest.mark.slow
-async def test_what_cannot_be_forgotten_is_reported_with_what_to_do(start: StartDaemon) -> None:
-    daemon = start()
-    async with raw(daemon) as client:
-        session = await taught_session(daemon, client)
-        (table,) = (daemon.home / "data" / "memory").rglob("*.ngm")
-        lock = table.parent / "lock"
-        lock.unlink(missing_ok=True)
-        lock.mkdir()  # it cannot be taken
-        failed = await client.call(1, "session/delete", session=session)
-        assert f"memory forget --yes --source chat:{session}" in failed["error"]["data"]["remedy"]
-        assert code(await client.call(2, "session/get", session=session)) == "session_not_found"
+async def test_what_cannot_be_forgotten_is_reported_with_what_to_do(own: DaemonProcess, alone: Raw) -> None:
+    session = await taught_session(own, alone)
+    (table,) = (own.home / "data" / "memory").rglob("*.ngm")
+    lock = table.parent / "lock"
+    lock.unlink(missing_ok=True)
+    lock.mkdir()  # it cannot be taken
+    failed = await alone.call(1, "session/delete", session=session)
+    assert f"memory forget --yes --source chat:{session}" in failed["error"]["data"]["remedy"]
+    assert code(await alone.call(2, "session/get", session=session)) == "session_not_found"
 
 
 @pytest.mark.slow

@@ -108,13 +108,12 @@ async def check(client: Raw) -> None:
             assert n < last[frame["params"]["request"]], "something came after the answer"
 
 
-async def test_a_storm(start: StartDaemon) -> None:
-    daemon = start()
-    await asyncio.gather(*(client_of_the_storm(daemon, seed) for seed in range(CLIENTS)))
-    async with raw(daemon) as client:
+async def test_a_storm(own: DaemonProcess) -> None:
+    await asyncio.gather(*(client_of_the_storm(own, seed) for seed in range(CLIENTS)))
+    async with raw(own) as client:
         status = await client.result("s", "daemon/status")
         while status["running"] or status["connections"] > 1:
             status = await client.result("s", "daemon/status")
-        assert len(daemon.workers()) <= len(MODELS)
-        assert "Traceback" not in daemon.log()
-        assert psutil.Process(daemon.process.pid).memory_info().rss < 100 * 1024 * 1024
+        assert len(own.workers()) <= len(MODELS)
+        assert "Traceback" not in own.log()
+        assert psutil.Process(own.process.pid).memory_info().rss < 100 * 1024 * 1024

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import localspec
-from tests.daemon.conftest import StartDaemon
 from tests.daemon.handshake import masked, request, text_frame
 from tests.daemon.harness import INITIALIZE, DaemonProcess, Raw, code, raw, texts
 from tests.waiting import until
@@ -165,31 +164,29 @@ async def test_models_are_listed_with_what_is_loaded(client: Raw) -> None:
 
 
 @pytest.mark.slow
-async def test_metrics_count_requests_and_tokens(start: StartDaemon) -> None:
-    async with raw(start()) as client:
-        await client.call(1, "generate", prompt="one two")
-        await client.call(2, "generate", prompt="fail")
-        await client.call(3, "no/such")
-        metrics = await client.result(4, "metrics")
-        totals = metrics["totals"]
-        assert totals['localspec_requests_total{ending="stop",method="generate"}'] == 1
-        assert totals['localspec_requests_total{ending="out_of_memory",method="generate"}'] == 1
-        assert totals['localspec_requests_total{ending="-32601",method="refused"}'] == 1
-        assert totals['localspec_tokens_total{kind="completion"}'] == 2
-        assert totals['localspec_accepted_tokens_total{proposer="prompt-lookup"}'] == 3
-        assert totals["localspec_connections"] == 1
-        assert 'localspec_tokens_total{kind="completion"} 2.0' in metrics["prometheus"]
+async def test_metrics_count_requests_and_tokens(alone: Raw) -> None:
+    await alone.call(1, "generate", prompt="one two")
+    await alone.call(2, "generate", prompt="fail")
+    await alone.call(3, "no/such")
+    metrics = await alone.result(4, "metrics")
+    totals = metrics["totals"]
+    assert totals['localspec_requests_total{ending="stop",method="generate"}'] == 1
+    assert totals['localspec_requests_total{ending="out_of_memory",method="generate"}'] == 1
+    assert totals['localspec_requests_total{ending="-32601",method="refused"}'] == 1
+    assert totals['localspec_tokens_total{kind="completion"}'] == 2
+    assert totals['localspec_accepted_tokens_total{proposer="prompt-lookup"}'] == 3
+    assert totals["localspec_connections"] == 1
+    assert 'localspec_tokens_total{kind="completion"} 2.0' in metrics["prometheus"]
 
 
 @pytest.mark.slow
-async def test_logs_hold_no_prompt_and_no_answer(start: StartDaemon) -> None:
-    daemon = start()
-    async with raw(daemon) as client:
+async def test_logs_hold_no_prompt_and_no_answer(own: DaemonProcess) -> None:
+    async with raw(own) as client:
         for prompt in ("confidential fail", "kill SIGKILL confidential", "confidential"):
             await client.call(1, "generate", prompt=prompt)
         await client.call(2, "generate", prompt="confidential", options={"k": "confidential"})
-    await until(lambda: "worker" in daemon.log(), "something is logged")
-    assert "confidential" not in daemon.log()
+    await until(lambda: "worker" in own.log(), "something is logged")
+    assert "confidential" not in own.log()
 
 
 TEXT = "def grüße(🐻): # <|im_end|>"

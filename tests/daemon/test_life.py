@@ -58,11 +58,10 @@ def test_it_listens_on_no_port_by_default_nor_by_settings_that_are_gone(start: S
     assert "left out, as there is no setting named 'daemon.tcp'" in daemon.log()
 
 
-async def test_it_is_small_when_idle(start: StartDaemon) -> None:
-    daemon = start()
-    process = psutil.Process(daemon.process.pid)
+async def test_it_is_small_when_idle(own: DaemonProcess) -> None:
+    process = psutil.Process(own.process.pid)
     sizes = [process.memory_info().rss]
-    async with raw(daemon) as client:
+    async with raw(own) as client:
         for method in ("models/list", "session/list", "daemon/status"):
             assert "result" in await client.call(method, method)
             sizes.append(process.memory_info().rss)
@@ -73,24 +72,23 @@ async def test_it_is_small_when_idle(start: StartDaemon) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_stops_it_gracefully_and_keeps_the_chat_that_it_cuts_short(
-    start: StartDaemon, number: int
+    own: DaemonProcess, number: int
 ) -> None:
-    daemon = start()
-    async with raw(daemon) as client:
+    async with raw(own) as client:
         session = (await client.result(1, "session/open"))["session"]
         await client.begin(2, "chat/send", session=session, content="stall")
-        (worker,) = daemon.workers()
+        (worker,) = own.workers()
         began = time.monotonic()
-        daemon.process.send_signal(number)
+        own.process.send_signal(number)
         result = (await client.response(2))["result"]
         assert (result["text"], result["finish_reason"]) == ("stalling", "cancelled")
         assert await client.close_code() == 1001
-    assert daemon.process.wait(DEADLINE_S) == 0
+    assert own.process.wait(DEADLINE_S) == 0
     print(f"stopped after {time.monotonic() - began:.2f} s")
     assert time.monotonic() - began < 3
-    assert not daemon.discovery_path.exists() and not Path(daemon.socket).exists()
+    assert not own.discovery_path.exists() and not Path(own.socket).exists()
     assert gone(worker)
-    assert stored(daemon) == [("user", "stall", "complete"), ("assistant", "stalling", "cancelled")]
+    assert stored(own) == [("user", "stall", "complete"), ("assistant", "stalling", "cancelled")]
 
 
 ENDED_AT_ONCE = """
@@ -117,26 +115,24 @@ def test_a_signal_stops_it_as_soon_as_it_can_be_found(home: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("prompt", ["deaf", "stall"])
 async def test_neither_a_deaf_worker_nor_a_stopped_one_holds_up_a_stop(
-    start: StartDaemon, prompt: str
+    own: DaemonProcess, prompt: str
 ) -> None:
-    daemon = start()
-    async with raw(daemon) as client:
+    async with raw(own) as client:
         await client.begin(1, "generate", prompt=prompt)
-        (worker,) = daemon.workers()
+        (worker,) = own.workers()
         if prompt == "stall":
             worker.suspend()
-            daemon.process.send_signal(signal.SIGTERM)
+            own.process.send_signal(signal.SIGTERM)
         else:
             assert "result" in await client.call(2, "daemon/shutdown")
             assert code(await client.call(3, "daemon/status")) == "shutting_down"
         assert code(await client.response(1)) == "shutting_down"
         assert await client.close_code() == 1001
-    assert daemon.process.wait(DEADLINE_S) == 0 and gone(worker)
+    assert own.process.wait(DEADLINE_S) == 0 and gone(worker)
 
 
-async def test_a_stop_that_waits_for_idleness_leaves_one_at_work_alone(start: StartDaemon) -> None:
-    daemon = start()
-    async with raw(daemon) as client:
+async def test_a_stop_that_waits_for_idleness_leaves_one_at_work_alone(own: DaemonProcess) -> None:
+    async with raw(own) as client:
         await client.begin(1, "generate", prompt="stall")
         assert code(await client.call(2, "daemon/shutdown", if_idle=True)) == "engine_busy"
         assert (await client.result(3, "daemon/status"))["running"] == 1
@@ -144,14 +140,13 @@ async def test_a_stop_that_waits_for_idleness_leaves_one_at_work_alone(start: St
         await client.response(1)
         assert "result" in await client.call(4, "daemon/shutdown", if_idle=True)
         assert await client.close_code() == 1001
-    assert daemon.process.wait(DEADLINE_S) == 0
+    assert own.process.wait(DEADLINE_S) == 0
 
 
-async def test_an_answer_that_is_nearly_done_ends_before_the_daemon(start: StartDaemon, home: Path) -> None:
-    daemon = start()
+async def test_an_answer_that_is_nearly_done_ends_before_the_daemon(own: DaemonProcess, home: Path) -> None:
     gate = home / "gate"
     os.mkfifo(gate)
-    async with raw(daemon) as client:
+    async with raw(own) as client:
         await client.begin(1, "generate", prompt=f"await {gate}")
         await client.call(2, "daemon/shutdown")
         assert code(await client.call(3, "generate", prompt="hello")) == "shutting_down"
@@ -160,7 +155,7 @@ async def test_an_answer_that_is_nearly_done_ends_before_the_daemon(start: Start
         result = (await client.response(1))["result"]
         assert (result["text"], result["finish_reason"]) == ("waiting done ", "stop")
         assert await client.close_code() == 1001
-    assert daemon.process.wait(DEADLINE_S) == 0
+    assert own.process.wait(DEADLINE_S) == 0
 
 
 @pytest.mark.parametrize("flags", [(), ("--ready-fd", "1")])
@@ -269,14 +264,13 @@ def notices(
 
 @pytest.mark.slow
 def test_it_tells_when_it_listens_or_one_runs_already_and_when_it_stops(
-    notices: socket.socket, start: StartDaemon
+    notices: socket.socket, own: DaemonProcess
 ) -> None:
-    daemon = start()
     assert notices.recv(100) == b"READY=1"
-    environment = {**os.environ, "LOCALSPEC_HOME": str(daemon.home)}
+    environment = {**os.environ, "LOCALSPEC_HOME": str(own.home)}
     second = subprocess.run(ECHO_DAEMON, env=environment, capture_output=True)
     assert second.returncode == 0 and notices.recv(100) == b"READY=1"
-    assert daemon.stop() == 0
+    assert own.stop() == 0
     assert notices.recv(100) == b"STOPPING=1"
 
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.daemon.conftest import StartDaemon
-from tests.daemon.harness import REAL_DAEMON, Raw, code, raw
+from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
 from tests.memory.hostile_repository import repository
 from tests.waiting import until
 
@@ -46,28 +46,27 @@ async def test_names_that_look_like_flags_are_names(client: Raw) -> None:
 
 
 @pytest.mark.slow
-async def test_a_full_disk_is_a_typed_error(start: StartDaemon) -> None:
-    daemon = start()
+async def test_a_full_disk_is_a_typed_error(own: DaemonProcess) -> None:
     # A table that is as good as empty has 256 KiB.
-    psutil.Process(daemon.process.pid).rlimit(psutil.RLIMIT_FSIZE, (200_000, psutil.RLIM_INFINITY))
-    async with raw(daemon) as client:
+    psutil.Process(own.process.pid).rlimit(psutil.RLIMIT_FSIZE, (200_000, psutil.RLIM_INFINITY))
+    async with raw(own) as client:
         texts = [{"path": "/x", "text": TEXT}]
         assert code(await client.call(1, "memory/prime", texts=texts)) == "disk_full"
         assert await tables(client) == []
 
 
 @pytest.mark.slow
-async def test_a_damaged_table_is_removed_and_the_log_tells(start: StartDaemon, home: Path) -> None:
-    daemon = start()
-    async with raw(daemon) as client:
-        await prime(client, texts=[{"path": "/x", "text": TEXT}])
-        (file,) = (home / "data" / "memory").rglob("*.ngm")
-        file.write_bytes(b"damaged" + file.read_bytes()[7:])
-        await prime(client, texts=[{"path": "/y", "text": TEXT}])
-        (table,) = await tables(client)
-        assert table["sources"].keys() == {"file:/y"}
-        await until(lambda: "is not used as n-gram memory" in daemon.log(), "the log tells")
-        assert "scale" not in daemon.log()
+async def test_a_damaged_table_is_removed_and_the_log_tells(
+    own: DaemonProcess, home: Path, alone: Raw
+) -> None:
+    await prime(alone, texts=[{"path": "/x", "text": TEXT}])
+    (file,) = (home / "data" / "memory").rglob("*.ngm")
+    file.write_bytes(b"damaged" + file.read_bytes()[7:])
+    await prime(alone, texts=[{"path": "/y", "text": TEXT}])
+    (table,) = await tables(alone)
+    assert table["sources"].keys() == {"file:/y"}
+    await until(lambda: "is not used as n-gram memory" in own.log(), "the log tells")
+    assert "scale" not in own.log()
 
 
 @pytest.mark.slow

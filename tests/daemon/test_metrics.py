@@ -26,9 +26,15 @@ def test_time_saved_and_time_lost_are_counted_apart() -> None:
     assert totals["localspec_time_lost_seconds_total"] == 0.5
 
 
-def test_a_request_for_plain_decoding_saves_and_loses_nothing() -> None:
-    totals = counted(result(time_saved_s=-0.5, decode_tokens_per_s=50.0, choices={"proposer is none": 9}))
-    assert totals["localspec_time_lost_seconds_total"] == 0
+@pytest.mark.parametrize(
+    ("choices", "lost"), [({"proposer is none": 9}, 0), ({"memory": 1, "proposer is none": 90}, 0.5)]
+)
+def test_time_is_lost_where_a_request_speculated_if_only_in_part(
+    choices: dict[str, int], lost: float
+) -> None:
+    """A proposer that failed leaves plain rounds behind; the time it cost is lost all the same."""
+    totals = counted(result(time_saved_s=-0.5, choices=choices))
+    assert totals["localspec_time_lost_seconds_total"] == lost
 
 
 def test_proposers_and_rounded_tokens_are_counted() -> None:
@@ -46,12 +52,6 @@ def test_rounds_are_counted_by_proposer_or_as_others() -> None:
     totals = counted(result(choices=choices))
     assert totals['localspec_rounds_total{choice="draft"}'] == 3
     assert totals['localspec_rounds_total{choice="other"}'] == 7
-
-
-def test_a_request_that_speculated_in_part_is_counted_whole() -> None:
-    """A proposer that failed leaves plain rounds behind; the time it cost is lost all the same."""
-    mixed = result(time_saved_s=-0.5, choices={"memory": 1, "proposer is none": 90})
-    assert counted(mixed)["localspec_time_lost_seconds_total"] == 0.5
 
 
 def test_tokens_are_counted_by_kind_over_all_requests() -> None:

@@ -44,6 +44,11 @@ class Disk:
         return pool_of(config=Config(model_dirs=self.dirs, daemon=DaemonConfig(memory_mb=megabytes)))
 
 
+@pytest.fixture
+def disk(tmp_path: Path) -> Disk:
+    return Disk(tmp_path)
+
+
 async def load(pool: Pool, path: Path, draft: str = "auto") -> None:
     async with pool.lease(Key(str(path), draft, "auto"), ignore):
         pass
@@ -57,24 +62,21 @@ def loaded(pool: Pool) -> set[str]:
     return {Path(worker.key.model).stem for worker, _ in pool.list_loaded()}
 
 
-def test_what_is_weighed(tmp_path: Path) -> None:
-    disk = Disk(tmp_path)
+def test_what_is_weighed(disk: Disk) -> None:
     found = choose_pair(Key("target", "auto", "auto"), disk.dirs, Room())
     assert [each.path for each in found.models] == [disk.target, disk.draft]
     assert [needs.total // MB for needs in (found.needs, *found.least[:1])] == [PROCESS + 300, PROCESS + 200]
 
 
-async def test_an_idle_model_makes_room_for_a_target_whose_draft_has_none(tmp_path: Path) -> None:
-    disk = Disk(tmp_path)
+async def test_an_idle_model_makes_room_for_a_target_whose_draft_has_none(disk: Disk) -> None:
     async with disk.pool(PROCESS + 250) as pool:
         await load(pool, disk.other)
         await load(pool, disk.target)
         assert loaded(pool) == {"target"}
 
 
-async def test_a_draft_that_was_left_out_takes_no_place(tmp_path: Path) -> None:
+async def test_a_draft_that_was_left_out_takes_no_place(disk: Disk, tmp_path: Path) -> None:
     """20 MB less than a process are left beside the pair, 80 MB more beside the target."""
-    disk = Disk(tmp_path)
     disk.draft.rename(tmp_path / "broken.gguf")
     async with disk.pool(2 * PROCESS + 290) as pool:
         await load(pool, disk.target)
@@ -82,9 +84,8 @@ async def test_a_draft_that_was_left_out_takes_no_place(tmp_path: Path) -> None:
         assert loaded(pool) == {"target", "little"}
 
 
-async def test_all_drafts_of_a_target_are_in_its_process(tmp_path: Path) -> None:
-    disk, seen = Disk(tmp_path), set()
-    second = weighing(tmp_path, "second", 1_000, 10)
+async def test_all_drafts_of_a_target_are_in_its_process(disk: Disk, tmp_path: Path) -> None:
+    seen, second = set[int | None](), weighing(tmp_path, "second", 1_000, 10)
     async with disk.pool(2000) as pool:
         for draft, name in (("auto", "draft"), ("none", None), (str(second), "second"), ("draft", "draft")):
             async with pool.lease(Key("target", draft, "auto"), ignore) as lease:
@@ -94,9 +95,8 @@ async def test_all_drafts_of_a_target_are_in_its_process(tmp_path: Path) -> None
         assert len(seen) == 1 and drafts(pool) == ["draft", "second"]
 
 
-async def test_a_draft_that_fails_costs_only_the_request_that_named_it(tmp_path: Path) -> None:
-    disk, none = Disk(tmp_path), Key("target", "none", "auto")
-    broken = weighing(tmp_path, "broken", 1_000, 100)
+async def test_a_draft_that_fails_costs_only_the_request_that_named_it(disk: Disk, tmp_path: Path) -> None:
+    none, broken = Key("target", "none", "auto"), weighing(tmp_path, "broken", 1_000, 100)
     async with disk.pool(2000) as pool, pool.lease(none, ignore) as (worker, *_):
         job = submit(worker, "stall", [])
         with pytest.raises(ModelInvalid, match="this draft is broken"):
@@ -107,9 +107,9 @@ async def test_a_draft_that_fails_costs_only_the_request_that_named_it(tmp_path:
         assert (await soon(job.end)).finish_reason == "cancelled"
 
 
-async def test_idle_drafts_leave_before_idle_models(tmp_path: Path) -> None:
+async def test_idle_drafts_leave_before_idle_models(disk: Disk, tmp_path: Path) -> None:
     """The one that was unused for longest first; one in use stays."""
-    disk, second = Disk(tmp_path), weighing(tmp_path, "second", 1_000, 100)
+    second = weighing(tmp_path, "second", 1_000, 100)
     async with disk.pool(2 * PROCESS + 450) as pool:
         await load(pool, disk.target, "draft")
         async with pool.lease(Key("target", str(second), "auto"), ignore):
@@ -120,8 +120,10 @@ async def test_idle_drafts_leave_before_idle_models(tmp_path: Path) -> None:
         assert loaded(pool) == {"target", "other"} and drafts(pool) == ["draft"]
 
 
-async def test_a_draft_whose_load_was_given_up_is_there_for_the_next_request(tmp_path: Path) -> None:
-    disk, waits = Disk(tmp_path), weighing(tmp_path, "waits", 1_000, 100)
+async def test_a_draft_whose_load_was_given_up_is_there_for_the_next_request(
+    disk: Disk, tmp_path: Path
+) -> None:
+    waits = weighing(tmp_path, "waits", 1_000, 100)
     gate, key = tmp_path / "gate", Key("target", str(waits), "auto")
     os.mkfifo(gate)
     async with disk.pool(2000) as pool:
@@ -137,8 +139,8 @@ async def test_a_draft_whose_load_was_given_up_is_there_for_the_next_request(tmp
         assert drafts(pool) == ["waits"]
 
 
-async def test_a_draft_whose_file_has_changed_is_loaded_anew(tmp_path: Path) -> None:
-    disk, key = Disk(tmp_path), Key("target", "draft", "auto")
+async def test_a_draft_whose_file_has_changed_is_loaded_anew(disk: Disk) -> None:
+    key = Key("target", "draft", "auto")
     async with disk.pool(2000) as pool:
         async with pool.lease(key, ignore) as first:
             pass
@@ -147,8 +149,10 @@ async def test_a_draft_whose_file_has_changed_is_loaded_anew(tmp_path: Path) -> 
             assert second.worker is first.worker and second.draft != first.draft
 
 
-async def test_a_draft_that_is_named_and_chosen_at_once_fails_for_the_one_alone(tmp_path: Path) -> None:
-    disk, gate = Disk(tmp_path), tmp_path / "gate"
+async def test_a_draft_that_is_named_and_chosen_at_once_fails_for_the_one_alone(
+    disk: Disk, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
     disk.draft.rename(tmp_path / "waits-broken.gguf")
     os.mkfifo(gate)
     async with disk.pool(2000) as pool:

@@ -71,17 +71,16 @@ async def test_what_cannot_be_set_changes_nothing(client: Raw) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["session/open", "session/configure"])
 async def test_a_draft_stays_with_the_model_it_was_paired_with(
-    start: StartDaemon, home: Path, how: str
+    own: DaemonProcess, home: Path, how: str
 ) -> None:
     """Named without a model, it went with the configured one; that may be another one later."""
-    daemon = start()
-    async with raw(daemon) as client:
+    async with raw(own) as client:
         options: dict[str, Any] = {"draft": "small.gguf"} if how == "session/open" else {}
         session = await open_session(client, options=options)
         if how == "session/configure":
             options = {"draft": "small.gguf", "temperature": 0.5}
             await client.call(1, "session/configure", session=session, options=options)
-    daemon.stop()
+    own.stop()
     again = DaemonProcess(home, options={"model": "another"})
     async with raw(again) as client:
         used = await options_used(client, session)

@@ -7,7 +7,8 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,19 @@ def said(store: ChatStore, id: str) -> list[tuple[str, str, str]]:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "history.sqlite"
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[ChatHistory]:
+    history = ChatHistory(path)
+    await history.open()
+    yield history
+    await history.close()
+
+
+@pytest.fixture
+def history(path: Path) -> AbstractAsyncContextManager[ChatHistory]:
+    return opened(path)
 
 
 @pytest.fixture
@@ -161,10 +175,8 @@ class Chats(RuleBasedStateMachine):
     def touch_another(self, data: st.DataObject) -> None:
         id, place = self.somewhere(data)
         other = data.draw(st.sampled_from(sorted(self.model.keys() - {id})))
-        for turn in (
-            TurnRequest("x", self.model[id][place][0]),
-            TurnRequest(message=self.model[id][place][0]),
-        ):
+        row, *_ = self.model[id][place]
+        for turn in (TurnRequest("x", row), TurnRequest(message=row)):
             with pytest.raises(errors.MessageNotFound):
                 self.store.begin_turn(other, turn)
 
@@ -285,12 +297,6 @@ def test_of_what_is_dropped_nothing_stays_in_the_files(
     assert said(store, "b")[0] == ("user", "stays", "complete")
 
 
-async def opened(path: Path) -> ChatHistory:
-    history = ChatHistory(path)
-    await history.open()
-    return history
-
-
 @pytest.mark.parametrize("damage", ["no database", "a page in the middle", "cut off"])
 async def test_a_damaged_file_is_set_aside_with_its_log(path: Path, damage: str) -> None:
     store = ChatStore(str(path))
@@ -309,46 +315,39 @@ async def test_a_damaged_file_is_set_aside_with_its_log(path: Path, damage: str)
     path.write_bytes(data)
     log = path.with_name(path.name + "-wal")
     log.write_bytes(b"of the damaged file")
-    history = await opened(path)
-    assert await history.summaries(ALL) == ()
-    await history.new_session(Options(), SessionOpen())
-    await history.close()
+    async with opened(path) as history:
+        assert await history.summaries(ALL) == ()
+        await history.new_session(Options(), SessionOpen())
     (aside,) = [p for p in path.parent.glob("*.damaged-*") if not p.name.endswith(("-wal", "-shm"))]
     assert aside.read_bytes() == data
-    again = await opened(path)
-    assert len(await again.summaries(ALL)) == 1
-    await again.close()
+    async with opened(path) as again:
+        assert len(await again.summaries(ALL)) == 1
 
 
 async def test_damage_that_comes_while_it_is_open_is_reported_with_what_to_do(path: Path) -> None:
-    history = await opened(path)
-    chat = await history.new_session(Options(), SessionOpen())
-    long = TurnRequest("long " * 50_000)
-    for _ in range(30):
-        await history.use(chat, lambda store: store.begin_turn(chat.id, long))
-    await history.close()
-    history = await opened(path)
-    with path.open("r+b") as file:  # all that does not fit into SQLite's cache
-        file.seek(4096)
-        file.write(b"\xff" * (path.stat().st_size - 4096))
-    with pytest.raises(errors.LocalspecError, match="cannot be read or written") as caught:
-        await history.use(chat, lambda store: store.messages(chat.id))
-    assert "sets the file aside" in caught.value.remedy
-    await history.close()
-    again = await opened(path)
-    assert await again.summaries(ALL) == ()
-    await again.close()
+    async with opened(path) as history:
+        chat = await history.new_session(Options(), SessionOpen())
+        long = TurnRequest("long " * 50_000)
+        for _ in range(30):
+            await history.use(chat, lambda store: store.begin_turn(chat.id, long))
+    async with opened(path) as history:
+        with path.open("r+b") as file:  # all that does not fit into SQLite's cache
+            file.seek(4096)
+            file.write(b"\xff" * (path.stat().st_size - 4096))
+        with pytest.raises(errors.LocalspecError, match="cannot be read or written") as caught:
+            await history.use(chat, lambda store: store.messages(chat.id))
+        assert "sets the file aside" in caught.value.remedy
+    async with opened(path) as again:
+        assert await again.summaries(ALL) == ()
     assert list(path.parent.glob("*.damaged-*"))
 
 
-async def test_a_full_disk_has_an_error_of_its_own(path: Path) -> None:
-    history = await opened(path)
+async def test_a_full_disk_has_an_error_of_its_own(history: ChatHistory) -> None:
     chat = await history.new_session(Options(), SessionOpen())
     await fill(history)
     with pytest.raises(DiskFull, match="no space left"):
         await history.use(chat, lambda store: store.begin_turn(chat.id, TurnRequest("x" * 100_000)))
     assert await history.use(chat, lambda store: store.messages(chat.id)) == ()
-    await history.close()
 
 
 async def fill(history: ChatHistory, pages: int = 0) -> None:
@@ -368,26 +367,23 @@ async def test_a_second_process_learns_that_the_history_is_in_use(path: Path) ->
         "try:\n    asyncio.run(ChatHistory(Path(sys.argv[1])).open())\n"
         "except DaemonUnavailable as error:\n    sys.exit(error.message)\n"
     )
-    history = await opened(path)
-    with pytest.raises(errors.DaemonUnavailable, match="another daemon uses"):
-        await ChatHistory(path).open()
-    other = subprocess.run(
-        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert other.returncode == 1 and "another daemon uses" in other.stderr, other.stderr
-    await history.close()
-    await (await opened(path)).close()
+    async with opened(path):
+        with pytest.raises(errors.DaemonUnavailable, match="another daemon uses"):
+            await ChatHistory(path).open()
+        command = [sys.executable, "-c", program, str(path)]
+        other = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert other.returncode == 1 and "another daemon uses" in other.stderr, other.stderr
+    async with opened(path):
+        pass
 
 
 async def test_the_files_are_their_owners(path: Path) -> None:
     umask = os.umask(0)
     try:
-        history = await opened(path)
-        await history.new_session(Options(), SessionOpen())
-        await history.close()
-        assert {
-            p.name: oct(p.stat().st_mode & 0o777) for p in path.parent.iterdir() if p.suffix != ".lock"
-        } == {"history.sqlite": "0o600"}
+        async with opened(path) as history:
+            await history.new_session(Options(), SessionOpen())
+        files = [each for each in path.parent.iterdir() if each.suffix != ".lock"]
+        assert files == [path] and path.stat().st_mode & 0o777 == 0o600
     finally:
         os.umask(umask)
 

@@ -66,18 +66,17 @@ def deltas(frames: list[Frame], id: int) -> list[tuple[int, str]]:
 
 @pytest.mark.slow
 async def test_a_lost_chat_goes_on_and_is_picked_up_by_another_connection(
-    start: StartDaemon, lines: Lines
+    own: DaemonProcess, lines: Lines
 ) -> None:
-    daemon = start()
     lines.write("one")
-    async with raw(daemon) as watcher:
-        async with raw(daemon) as client:
+    async with raw(own) as watcher:
+        async with raw(own) as client:
             session = await open_session(client)
             stream = await begin(client, session, f"lines {lines.path}")
             client.socket.transport.abort()
         assert (await alone(watcher))["running"] == 1
         lines.write("two", "three")
-        await until(lambda: stored(daemon)[1][1] == "onetwothree", "it goes on without a client")
+        await until(lambda: stored(own)[1][1] == "onetwothree", "it goes on without a client")
         await watcher.begin(7, "stream/resume", stream=stream, after_seq=0)
         lines.write("four")
         while deltas(watcher.seen, 7)[-1] != (3, "four"):
@@ -207,16 +206,15 @@ async def test_the_streams_that_ended_last_are_kept(client: Raw) -> None:
 
 
 @pytest.mark.slow
-async def test_a_daemon_that_stops_ends_the_streams_of_lost_clients(start: StartDaemon) -> None:
-    daemon = start()
-    async with raw(daemon) as watcher:
-        async with raw(daemon) as client:
+async def test_a_daemon_that_stops_ends_the_streams_of_lost_clients(own: DaemonProcess) -> None:
+    async with raw(own) as watcher:
+        async with raw(own) as client:
             await begin(client, await open_session(client), "stall")
             client.socket.transport.abort()
         await alone(watcher)
-    assert daemon.stop() == 0
-    assert stored(daemon)[1] == ("assistant", "stalling", "cancelled")
-    assert "Traceback" not in daemon.log()
+    assert own.stop() == 0
+    assert stored(own)[1] == ("assistant", "stalling", "cancelled")
+    assert "Traceback" not in own.log()
 
 
 async def test_a_session_names_the_stream_without_a_follower(daemon: DaemonProcess, client: Raw) -> None:

@@ -104,15 +104,14 @@ async def test_a_load_that_fails_says_why_and_is_tried_anew(client: Raw) -> None
 
 
 @pytest.mark.slow
-async def test_with_all_workers_busy_another_model_is_refused(start: StartDaemon) -> None:
-    async with raw(start()) as client:
-        for id, model in enumerate("abcd"):
-            await stall(client, id, model=model)
-        refused = await client.call("e", "generate", prompt="x", options={"model": "e"})
-        assert code(refused) == "engine_busy"
-        await client.notify("$/cancelRequest", id=0)
-        await client.response(0)
-        assert "result" in await client.call("e", "generate", prompt="x", options={"model": "e"})
+async def test_with_all_workers_busy_another_model_is_refused(alone: Raw) -> None:
+    for id, model in enumerate("abcd"):
+        await stall(alone, id, model=model)
+    refused = await alone.call("e", "generate", prompt="x", options={"model": "e"})
+    assert code(refused) == "engine_busy"
+    await alone.notify("$/cancelRequest", id=0)
+    await alone.response(0)
+    assert "result" in await alone.call("e", "generate", prompt="x", options={"model": "e"})
 
 
 HANG = {"hang_s": 1.5}
@@ -198,15 +197,14 @@ async def test_an_unloaded_models_memory_is_back_when_that_is_answered(start: St
 
 
 @pytest.mark.slow
-async def test_a_model_at_work_is_not_unloaded(start: StartDaemon) -> None:
-    async with raw(start()) as client:
-        await client.begin(1, "generate", prompt="stall", options={"model": "busy"})
-        await client.result("r", "models/load", model="idle")
-        refused = await client.call(2, "models/unload")
-        assert code(refused) == "engine_busy" and "busy" in refused["error"]["message"]
-        assert await loaded(client) == {"busy"}
-        await client.cancel(1)
-        assert await client.result("r", "models/unload", model="busy") == {"models": ["busy"]}
+async def test_a_model_at_work_is_not_unloaded(alone: Raw) -> None:
+    await alone.begin(1, "generate", prompt="stall", options={"model": "busy"})
+    await alone.result("r", "models/load", model="idle")
+    refused = await alone.call(2, "models/unload")
+    assert code(refused) == "engine_busy" and "busy" in refused["error"]["message"]
+    assert await loaded(alone) == {"busy"}
+    await alone.cancel(1)
+    assert await alone.result("r", "models/unload", model="busy") == {"models": ["busy"]}
 
 
 async def test_a_load_that_is_given_up_goes_on_for_the_next_one(start: StartDaemon, home: Path) -> None:

@@ -28,6 +28,7 @@ from localspec.engine.load import (
 from localspec.errors import (
     BackendUnavailable,
     InvalidOptions,
+    LocalspecError,
     ModelInvalid,
     ModelNotFound,
     ModelTooLarge,
@@ -126,17 +127,17 @@ def test_names_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [({"n_ctx": -1}, "n_ctx"), ({"temperature": 9}, "temperature"), ({"treads": 1}, "treads")],
+    ("settings", "error", "sentence"),
+    [
+        ({"n_ctx": -1}, InvalidOptions, "n_ctx"),
+        ({"temperature": 9}, InvalidOptions, "temperature"),
+        ({"treads": 1}, InvalidOptions, "treads"),
+        ({"backend": "toy"}, BackendUnavailable, "toy"),
+    ],
 )
-def test_bad_settings(settings: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(InvalidOptions, match=sentence):
+def test_bad_settings(settings: dict[str, Any], error: type[LocalspecError], sentence: str) -> None:
+    with pytest.raises(error, match=sentence):
         load("bundled", **settings)
-
-
-def test_a_backend_that_is_not_there() -> None:
-    with pytest.raises(BackendUnavailable, match="toy"):
-        load("bundled", backend="toy")
 
 
 def test_where_a_draft_cannot_be_loaded_nothing_stays_open(tmp_path: Path) -> None:

@@ -197,16 +197,10 @@ def test_a_limit_that_was_lowered_holds_from_the_next_start_on(place: Path, limi
 
 
 def test_where_none_are_to_be_kept_none_are_left() -> None:
-    settings: dict[str, Any] = {
-        "draft": "none",
-        "backend": "llama_cpp",
-        "n_ctx": 512,
-        "threads": 1,
-        "memory": True,
-    }
-    with load("stdlib-1m", **settings) as engine:
+    settings: dict[str, Any] = {"draft": "none", "backend": "llama_cpp", "n_ctx": 512, "threads": 1}
+    with load("stdlib-1m", memory=True, **settings) as engine:
         say(engine, TALE * 6)
     assert list(chat_caches_dir().glob("*/*"))
-    with load("stdlib-1m", chat_cache_mb=0, **settings) as engine:
+    with load("stdlib-1m", memory=True, chat_cache_mb=0, **settings) as engine:
         say(engine, TALE * 6)
     assert not list(chat_caches_dir().glob("*/*"))

@@ -48,15 +48,9 @@ class Stage:
         self.made += 1
         prompt = TextPrompt("x")
         settings = settle(Options(temperature=0.0), prompt, Options())
-        tokens = list(b"a prompt") + [self.made]
-        sequence = Sequence(
-            self.made,
-            Request(prompt=prompt),
-            settings,
-            Encoded(tokens, frozenset()),
-            self.backend.vocabulary,
-            SequenceLimits(512, 256),
-        )
+        encoded, words = Encoded([*b"a prompt", self.made], frozenset()), self.backend.vocabulary
+        limits = SequenceLimits(512, 256)
+        sequence = Sequence(self.made, Request(prompt=prompt), settings, encoded, words, limits)
         sequence.priority, sequence.account.width = priority, width
         if prefilled:
             sequence.tokens.append(65)

@@ -22,8 +22,12 @@ def taught(
     return curve
 
 
-def test_measured_widths_come_out_as_they_went_in() -> None:
-    curve = taught()
+@pytest.fixture
+def curve() -> CostCurve:
+    return taught()
+
+
+def test_measured_widths_come_out_as_they_went_in(curve: CostCurve) -> None:
     for width, ms in TRUE.items():
         assert curve.seconds(width, 500) == pytest.approx(ms / 1000, rel=0.15)
 
@@ -34,8 +38,7 @@ def test_between_widths_lines_are_straight() -> None:
     assert curve.seconds(30, 500) > curve.seconds(17, 500)
 
 
-def test_a_busy_machine_changes_the_level_and_not_the_ratios() -> None:
-    curve = taught()
+def test_a_busy_machine_changes_the_level_and_not_the_ratios(curve: CostCurve) -> None:
     ratio = curve.seconds(8, 500) / curve.seconds(1, 500)
     for _ in range(40):
         curve.observe(1, 500, 0.024)
@@ -43,8 +46,7 @@ def test_a_busy_machine_changes_the_level_and_not_the_ratios() -> None:
     assert curve.seconds(8, 500) / curve.seconds(1, 500) == pytest.approx(ratio, rel=0.02)
 
 
-def test_one_forward_that_was_held_up_is_not_believed() -> None:
-    curve = taught()
+def test_one_forward_that_was_held_up_is_not_believed(curve: CostCurve) -> None:
     before = curve.seconds(1, 500)
     curve.observe(1, 500, 10.0)
     assert curve.seconds(1, 500) < 1.2 * before
@@ -108,8 +110,7 @@ def test_costs_are_kept_after_a_process_was_stopped_within_a_forward() -> None:
     CostCurve().restore(json.loads(json.dumps(curve.state())))
 
 
-def test_nonsense_is_not_observed() -> None:
-    curve = taught()
+def test_nonsense_is_not_observed(curve: CostCurve) -> None:
     before = curve.line(500)
     for width, seconds in ((1, 0.0), (1, -1.0), (0, 1.0)):
         curve.observe(width, 500, seconds)
@@ -139,8 +140,7 @@ def test_a_width_seen_before_the_narrow_one_keeps_its_time() -> None:
     assert curve.seconds(5, 500) == pytest.approx(0.054)
 
 
-def test_one_slow_piece_of_a_prompt_is_a_hiccup() -> None:
-    curve = taught()
+def test_one_slow_piece_of_a_prompt_is_a_hiccup(curve: CostCurve) -> None:
     curve.observe(256, 500, 0.256)
     curve.observe(256, 500, 25.6)
     assert curve.seconds(1000, 500) < 1.2
@@ -164,9 +164,8 @@ def test_one_slow_piece_of_a_prompt_is_a_hiccup() -> None:
         {"seen": {"1000000": 5}},
     ],
 )
-def test_a_spoilt_record_is_refused_whole(wrong: dict[str, object]) -> None:
+def test_a_spoilt_record_is_refused_whole(curve: CostCurve, wrong: dict[str, object]) -> None:
     record = {"level": 0.01, "per_token": 0.001, "ratios": {"2": 1.5}, "seen": {"1": 9, "2": 9}}
-    curve = taught()
     before = curve.line(500)
     states: list[dict[str, object]] = [{"0": record | wrong}, {"0": record, "x": record}, {"0": 3}, {"0": {}}]
     for state in states:

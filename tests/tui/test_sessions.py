@@ -125,19 +125,6 @@ async def test_a_private_chat_leaves_nothing_behind(other: Client) -> None:
 
 
 @pytest.mark.slow
-async def test_a_chat_is_exported(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    async with playing() as player:
-        await player.say(QUESTION)
-        await player.do("/export")
-        content = await stored(player)
-        assert player.toasts == [f"Written to {tmp_path / 'What-does-dedent-do.md'}"]
-        markdown = (tmp_path / "What-does-dedent-do.md").read_text()
-        assert all(message.content in markdown for message in content.messages)
-        assert player.chat.pairing is not None and f"· {player.chat.pairing.target}\n" in markdown
-
-
-@pytest.mark.slow
 async def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(
     player: Player, other: Client, tmp_path: Path
 ) -> None:
@@ -150,8 +137,11 @@ async def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(
     await player.settle()
     assert "another program has deleted this chat" in player.toasts[-1]
     assert [each.text for each in player.chat.said] == said and player.typed == "Hm?"
-    await player.do(f"/export {tmp_path / 'kept.md'}")
-    assert all(text in (tmp_path / "kept.md").read_text() for text in (QUESTION, *said))
+    await player.do(f"/export {tmp_path}")
+    kept = tmp_path / "What-does-dedent-do.md"
+    assert player.toasts[-1] == f"Written to {kept}" and player.chat.pairing is not None
+    for text in (f"· {player.chat.pairing.target}\n", QUESTION, *said):
+        assert text in kept.read_text()
 
 
 @pytest.mark.slow
