@@ -27,7 +27,7 @@ NO_MODEL = replace(GREEDY, model="no-such-model", draft=None)
 
 
 @asynccontextmanager
-async def chatting(options: Options = GREEDY, report: Callable[[Any], object] = id) -> AsyncIterator[Chat]:
+async def chatting(options: Options = GREEDY, report: Callable[[Any], Any] = id) -> AsyncIterator[Chat]:
     """A chat without a screen."""
     link = DaemonLink(report)
     yield Chat(link, lambda chat, fact: report(fact), options, Tools(AsyncMock(return_value="no")))
