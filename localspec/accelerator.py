@@ -79,10 +79,8 @@ def read_file(file: Path) -> str:
 
 def choose_accelerator(found: Collection[Accelerator], wanted: str = "") -> tuple[Accelerator | None, str]:
     """Return the accelerator to build llama.cpp for, the first one with its device and tools unless one is
-    ``wanted``, and None for the CPU; and a sentence with the choice, and with a better one that lacks tools.
-
-    Raises :class:`InvalidOptions` where the wanted one is unknown, or lacks its tools.
-    """
+    ``wanted``, and None for the CPU; and a sentence with the choice, and with a better one that lacks
+    tools. Raises :class:`InvalidOptions` where the wanted one is unknown, or lacks its tools."""
     by_name = {each.name: each for each in found}
     if wanted not in ("", CPU, *by_name):
         names = ", ".join((CPU, *by_name))

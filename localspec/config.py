@@ -197,10 +197,8 @@ def _correct(where: str) -> str:
 
 
 def environment_options() -> Options:
-    """The options in ``LOCALSPEC_MODEL``, ``_DRAFT``, ``_PROPOSER`` and ``_BACKEND``.
-
-    They apply to the command that is run with them, never to the daemon. Raises :class:`InvalidOptions`.
-    """
+    """The options in ``LOCALSPEC_MODEL``, ``_DRAFT``, ``_PROPOSER`` and ``_BACKEND``. They apply to the
+    command that is run with them, never to the daemon. Raises :class:`InvalidOptions`."""
     names = {name: f"LOCALSPEC_{name.upper()}" for name in ("model", "draft", "proposer", "backend")}
     values = {name: value for name, variable in names.items() if (value := os.environ.get(variable))}
     for name, value in values.items():
@@ -289,10 +287,8 @@ def check_together(config: Config) -> Config:
 
 
 def change(place: Place, value: Any) -> None:
-    """Write a value, or remove the key with None.
-
-    After :class:`InvalidOptions` and :class:`StorageError` the file is as it was.
-    """
+    """Write a value, or remove the key with None. After :class:`InvalidOptions` and :class:`StorageError`
+    the file is as it was."""
     import tomlkit  # slow to load, and needed only here
 
     path, value = config_path(), msgspec.json.decode(msgspec.json.encode(value))  # lists, no tuples
@@ -380,9 +376,7 @@ class Setting(NamedTuple):
 
     def parse(self, text: str, said: str = "") -> Any:
         """Convert a typed value: lists in TOML's notation, one stop string, other values as they are.
-
-        Raises :class:`InvalidOptions` with the allowed values; ``said``: the setting's name there.
-        """
+        Raises :class:`InvalidOptions` with the allowed values; ``said``: the setting's name there."""
         value: Any = text
         if self.takes.startswith("a list"):
             with suppress(ValueError, RecursionError):

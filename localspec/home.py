@@ -22,11 +22,9 @@ from localspec.errors import FULL, LocalspecError
 
 
 def workspace_of(directory: Path) -> Path | None:
-    """The nearest git root of the user's that holds ``directory``, as a real path; None outside of any.
-
-    A root whose ``.git`` belongs to another user does not count, as for git's own ``safe.directory``: in
-    ``/tmp`` any user could turn all directories into their own workspace.
-    """
+    """The nearest git root of the user's that holds ``directory``, as a real path; None outside of any. A
+    root whose ``.git`` belongs to another user does not count, as for git's own ``safe.directory``: in
+    ``/tmp`` any user could turn all directories into their own workspace."""
     return next((root for root in _roots(directory) if _is_trusted(root)), None)
 
 
@@ -56,10 +54,8 @@ def _roots(directory: Path) -> Iterator[Path]:
 
 
 def _is_trusted(root: Path) -> bool:
-    """Return True if the user or the administrator owns ``root``, its ``.git``, and the target of that link.
-
-    Under ``sudo`` the user who ran it counts, too. False if one cannot be examined.
-    """
+    """Return True if the user or the administrator owns ``root``, its ``.git``, and the target of that
+    link. Under ``sudo`` the user who ran it counts, too. False if one cannot be examined."""
     users, caller = {0, os.geteuid()}, os.environ.get("SUDO_UID", "")
     if os.geteuid() == 0 and caller.isascii() and caller.isdigit():
         users.add(int(caller))
@@ -236,9 +232,7 @@ def here() -> Path:
 
 def private_dir(path: Path, *, parents: bool = True) -> Path:
     """Create ``path`` if needed, with its ``parents``, and remove all permissions of group and others.
-
-    Raises :class:`LocalspecError` for a directory of another user, or one that cannot be created.
-    """
+    Raises :class:`LocalspecError` for a directory of another user, or one that cannot be created."""
     try:
         path.mkdir(parents=parents, exist_ok=True, mode=PRIVATE)
         found = path.stat()

@@ -27,10 +27,8 @@ EDIT = "Correct it with `localspec config edit`; `localspec models list` shows t
 
 
 def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iterator[Finding]:
-    """Check the configuration, and the pair that it chooses.
-
-    ``report`` gives the probe of a backend. Raises the errors of a configuration that is not valid.
-    """
+    """Check the configuration, and the pair that it chooses. ``report`` gives the probe of a backend.
+    Raises the errors of a configuration that is not valid."""
     path, config = config_path(), load_config()
     sections = Sections(config)
     options = sections.merge_options(environment_options())

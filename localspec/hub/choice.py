@@ -154,13 +154,10 @@ def parse_name(text: str) -> Wanted:
 
 
 def choose(listing: Listing, wanted: Wanted, free: int, *, mlx: bool | None = None) -> DownloadChoice:
-    """The wanted model, or of several the one that suits this machine's ``free`` bytes of memory.
-
-    ``mlx``: True if MLX is installed. Raises :class:`ModelNotFound` for a model that the repository does not
-    have, :class:`ModelInvalid` for a repository without a model, or with parts missing,
-    :class:`ModelTooLarge` where no model fits and none was named, and :class:`InvalidOptions` where a name
-    means several.
-    """
+    """The wanted model, or of several the one that suits this machine's ``free`` bytes of memory. ``mlx``:
+    True if MLX is installed. Raises :class:`ModelNotFound` for a model that the repository does not have,
+    :class:`ModelInvalid` for a repository without a model, or with parts missing, :class:`ModelTooLarge`
+    where no model fits and none was named, and :class:`InvalidOptions` where a name means several."""
     repo, models, name = listing.repo, _models(listing), wanted.file or wanted.quantisation
     if wanted.format == "mlx" or (wanted.format is None and wanted.file is None and not models):
         return _directory(listing, wanted, free, has_mlx() if mlx is None else mlx)

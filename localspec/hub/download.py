@@ -41,12 +41,10 @@ def complete(client: httpx2.Client, url: str, out: BinaryIO, size: int, progress
 def append(
     client: httpx2.Client, url: str, out: BinaryIO, most: int, progress: Progress = lambda n: None
 ) -> str:
-    """Append the content of an address from the byte on that ``out`` ends with, or write all of it where the
-    server sends that; returns the address that redirects led to.
-
-    Raises :class:`DownloadBroken` for more than ``most`` bytes, httpx2's HTTPError, also for a status that is
-    none of success, its InvalidURL, and OSError.
-    """
+    """Append the content of an address from the byte on that ``out`` ends with, or write all of it where
+    the server sends that; returns the address that redirects led to. Raises :class:`DownloadBroken` for
+    more than ``most`` bytes, httpx2's HTTPError, also for a status that is none of success, its InvalidURL,
+    and OSError."""
     part = {"Range": f"bytes={at}-"} if (at := out.tell()) else {}
     headers = {"Accept-Encoding": "identity", **part}
     with client.stream("GET", url, headers=headers, follow_redirects=True) as answer:

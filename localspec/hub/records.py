@@ -31,10 +31,8 @@ class HubFile(NamedTuple):
 
 
 class Pulled(msgspec.Struct, frozen=True):
-    """A model in huggingface_hub's cache: blobs by checksum, and for each commit a snapshot of links to them.
-
-    In the list, ``files`` are those that were not in the cache before.
-    """
+    """A model in huggingface_hub's cache: blobs by checksum, and for each commit a snapshot of links to
+    them. In the list, ``files`` are those that were not in the cache before."""
 
     name: str
     repo: str
@@ -137,10 +135,8 @@ def _change(change: Callable[[tuple[Pulled, ...]], tuple[Pulled, ...]]) -> None:
 
 def find(name: str, model_dirs: tuple[str, ...] = ()) -> tuple[Pulled, ...]:
     """The downloads of this name: as it was pulled, of its repository or a file, or a path; else what the
-    name stands for in the library.
-
-    Raises :class:`NotPulled` for a model that localspec did not download, and what the library does.
-    """
+    name stands for in the library. Raises :class:`NotPulled` for a model that localspec did not download,
+    and what the library does."""
     pulled, wanted, place = read(), name.lower(), place_of(Path(name))
     if found := tuple(each for each in pulled if wanted in _names(each) or place in _places(each)):
         return found
@@ -169,9 +165,7 @@ def _places(pulled: Pulled) -> set[str]:
 def remove(pulled: Sequence[Pulled]) -> int:
     """Delete the files of these, except those that another model needs; returns the bytes freed. The
     library's ``scan_cache_dir`` is not used: a part of a download or a broken link hides a repository.
-
-    Raises :class:`HubBusy` while one of them is being downloaded.
-    """
+    Raises :class:`HubBusy` while one of them is being downloaded."""
     freed = 0
     needed = {each.entry(file) for each in read() if each not in pulled for file in each.files}
     for each in pulled:

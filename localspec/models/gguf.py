@@ -39,10 +39,8 @@ def quote_beginning(text: str | bytes) -> str:
 
 @contextmanager
 def open_plain(path: Path) -> Iterator[tuple[BinaryIO, int]]:
-    """A plain file and its size in bytes; links are followed.
-
-    Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
-    cannot be read, also where that fails while it is open.
+    """A plain file and its size in bytes; links are followed. Raises :class:`ModelNotFound` for a file that
+    is not there, :class:`ModelInvalid` for one that cannot be read, also where that fails while it is open.
     """
     try:
         mode = path.stat().st_mode
@@ -164,11 +162,9 @@ class Tensor(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
     """The metadata (arrays only where kept, or short and of numbers) and the tensors of a GGUF file, or of
-    all parts of a split one.
-
-    ``tokenizer_fp`` is 16 hex digits of sha256 over all of its tokenizer metadata; None without any.
-    ``n_tokens`` is the number of its tokens, read or not; 0 without a vocabulary.
-    """
+    all parts of a split one. ``tokenizer_fp`` is 16 hex digits of sha256 over all of its tokenizer
+    metadata; None without any. ``n_tokens`` is the number of its tokens, read or not; 0 without a
+    vocabulary."""
 
     metadata: dict[str, Any]
     tensors: tuple[Tensor, ...]
@@ -209,13 +205,10 @@ class GgufHeader:
         return min(1 + max(blocks, default=-1), len(self.tensors))
 
     def bytes_of_last(self, n: int, cpu_experts: int = 0) -> int:
-        """Bytes of the weights that llama.cpp puts on a GPU for ``n_gpu_layers`` of ``n``, where the experts
-        of the first ``cpu_experts`` layers stay with the processor.
-
-        These are those of the output, which counts as a layer, and of the last layers; the input embedding
-        stays with the processor, or is copied where it is the output's too (``load_tensors`` of its
-        src/llama-model.cpp).
-        """
+        """Bytes of the weights that llama.cpp puts on a GPU for ``n_gpu_layers`` of ``n``, where the
+        experts of the first ``cpu_experts`` layers stay with the processor. These are those of the output,
+        which counts as a layer, and of the last layers; the input embedding stays with the processor, or is
+        copied where it is the output's too (``load_tensors`` of its src/llama-model.cpp)."""
         first = max(self.layers + 1 - n, 0)
         outputs = ("output", EMBEDDING) if self.is_tied else ("output",)
         return sum(
@@ -287,14 +280,11 @@ def first_part(path: Path) -> Path:
 
 
 def read_header(path: Path, *, texts: bool = True) -> GgufHeader:
-    """Read and check a GGUF header; of the first part of a split model those of all parts, as one.
-
-    Without ``texts`` no long array is kept, which saves half of the time.
-
-    Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
-    cannot be read, is not GGUF, is truncated, or whose counts and offsets do not fit its size; and for
-    a split model that is incomplete, or named by another part than the first.
-    """
+    """Read and check a GGUF header; of the first part of a split model those of all parts, as one. Without
+    ``texts`` no long array is kept, which saves half of the time. Raises :class:`ModelNotFound` for a file
+    that is not there, :class:`ModelInvalid` for one that cannot be read, is not GGUF, is truncated, or
+    whose counts and offsets do not fit its size; and for a split model that is incomplete, or named by
+    another part than the first."""
     split = split_of(path)
     header = _read_file(path, texts=texts)
     return header if split is None else _join_parts(header, split)

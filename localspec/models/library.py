@@ -47,10 +47,8 @@ SHOWN = 8
 def find(name: str, model_dirs: tuple[str, ...] = (), *, format: Format | None = None) -> Model:
     """Return the model that ``name`` means. Of a model in several formats ``format`` chooses, or else it is
     the GGUF file. A plain name is no path: the daemon's directory is ``/``, where `tmp` and `lib` are.
-
     Raises :class:`ModelNotFound`, naming the nearest, :class:`ModelAmbiguous`, naming the matches, and
-    :class:`ModelInvalid` for one that cannot be used.
-    """
+    :class:`ModelInvalid` for one that cannot be used."""
     name = settle_name(name, model_dirs)
     if bundled := BUNDLED_NAMES.get(name.lower()):  # no other model can have these
         return Model(bundled_model(bundled), "gguf")
@@ -74,10 +72,7 @@ def find(name: str, model_dirs: tuple[str, ...] = (), *, format: Format | None =
 
 def find_all(name: str, model_dirs: tuple[str, ...] = ()) -> list[Model]:
     """Return all models that settings for ``name`` apply to: every model of a ``family:size``, or else the
-    one that is meant, in all quantisations and formats of that name.
-
-    Raises as :func:`find`.
-    """
+    one that is meant, in all quantisations and formats of that name. Raises as :func:`find`."""
     wanted, known = settle_name(name, model_dirs).lower(), recent_disk(model_dirs).found
     family = [each for each in known if _is_of(each, wanted)]
     return family or [*in_formats(name, model_dirs), *match_models(wanted, known)]
@@ -111,10 +106,8 @@ def is_here(name: str, model_dirs: tuple[str, ...] = ()) -> bool:
 
 
 def absolute(name: str) -> str:
-    """Return a typed path as the daemon can find it from its own directory; names stay as they are.
-
-    Raises :class:`InvalidOptions` for an empty one, which would mean this directory.
-    """
+    """Return a typed path as the daemon can find it from its own directory; names stay as they are. Raises
+    :class:`InvalidOptions` for an empty one, which would mean this directory."""
     if not name:
         raise InvalidOptions(
             "the name of a model is empty", "Give one of `localspec models list`, or a path."
@@ -174,10 +167,8 @@ def match_models(name: str, known: Sequence[Model]) -> list[Model]:
 
 
 def choose_model(name: str, found: Sequence[Model], format: Format | None = None) -> Model:
-    """Return the one of ``found`` that ``name`` stands for.
-
-    Raises :class:`ModelAmbiguous`, naming them, for different models; :class:`ModelInvalid` for a broken one.
-    """
+    """Return the one of ``found`` that ``name`` stands for. Raises :class:`ModelAmbiguous`, naming them,
+    for different models; :class:`ModelInvalid` for a broken one."""
     wanted = [each for each in found if each.format == (format or "gguf")] or found
     # Models with one name in full are one model in two formats, though their stated sizes may differ.
     rivals = wanted if all(_is_called(each, name.lower()) for each in found) else found
@@ -212,12 +203,9 @@ def _begins(model: Model, name: str) -> bool:
 
 
 class Sections:
-    """A configuration, as it applies to one request or one model.
-
-    A model's section applies however the model is named: names are compared by the places on the disk that
-    they lead to. That of a ``family:size`` applies to all of these. Of two sections of one model the later
-    goes first.
-    """
+    """A configuration, as it applies to one request or one model. A model's section applies however the
+    model is named: names are compared by the places on the disk that they lead to. That of a
+    ``family:size`` applies to all of these. Of two sections of one model the later goes first."""
 
     def __init__(self, config: Config) -> None:
         self.config = config

@@ -242,13 +242,11 @@ def _cannot_generate(what: str, remedy: str = "Choose another model.") -> ModelI
 
 @dataclass(frozen=True)
 class Model:
-    """A model's file or directory; equal to another one at the same path.
-
-    ``path`` is absolute and unresolved: links in a store have names, their targets have digests. ``known`` is
-    the description of a model that is in a store, ``parts`` its name taken apart (None: bundled, or not
-    usable). ``stamp`` is the state of its files when ``known`` was read. Place, header, description
-    and signature are read once, at their first use.
-    """
+    """A model's file or directory; equal to another one at the same path. ``path`` is absolute and
+    unresolved: links in a store have names, their targets have digests. ``known`` is the description of a
+    model that is in a store, ``parts`` its name taken apart (None: bundled, or not usable). ``stamp`` is
+    the state of its files when ``known`` was read. Place, header, description and signature are read once,
+    at their first use."""
 
     path: Path
     format: Format = field(compare=False)
@@ -338,10 +336,8 @@ def model_from(frame: ModelFile) -> Model:
 
 
 def place_of(path: Path) -> str:
-    """The resolved path as text that JSON can hold, alike for all ways to name a file.
-
-    A part of a split model keeps its name: the others are beside it.
-    """
+    """The resolved path as text that JSON can hold, alike for all ways to name a file. A part of a split
+    model keeps its name: the others are beside it."""
     # realpath, as Path.resolve() fails where links lead in a circle.
     if split_of(path) is None:
         return text_of(os.path.realpath(path))

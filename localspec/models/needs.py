@@ -169,10 +169,8 @@ def preferred_sequences(each: int, weights: int) -> int:
 
 
 def states_kept(state: int, sequences: int, free: int | None) -> int:
-    """Return the number of earlier recurrent states kept per sequence, at most :data:`ROLLBACK`.
-
-    ``state`` is the size of one and ``free`` the memory available, in bytes; None sets no bound.
-    """
+    """Return the number of earlier recurrent states kept per sequence, at most :data:`ROLLBACK`. ``state``
+    is the size of one and ``free`` the memory available, in bytes; None sets no bound."""
     if free is None or not state:
         return ROLLBACK
     return min(ROLLBACK, int(free * STATES_SHARE) // (state * sequences))

@@ -102,16 +102,12 @@ def choose(
     backend: str = "auto",
     room: Room = ANYWHERE,
 ) -> Pair:
-    """Choose the target, the backend that runs it, and its drafter.
-
-    ``model`` and ``draft`` are names or paths. ``draft`` may also be ``auto``, which chooses a draft model
-    that fits into the memory of ``room``, or ``none``; ``backend`` may be ``auto``. ``room`` has the
-    settings that the pair is loaded with.
-
-    Raises the errors of :func:`find` for a model that is not found, ambiguous or damaged,
+    """Choose the target, the backend that runs it, and its drafter. ``model`` and ``draft`` are names or
+    paths. ``draft`` may also be ``auto``, which chooses a draft model that fits into the memory of
+    ``room``, or ``none``; ``backend`` may be ``auto``. ``room`` has the settings that the pair is loaded
+    with. Raises the errors of :func:`find` for a model that is not found, ambiguous or damaged,
     :class:`TokenizerMismatch` for a named draft model, :class:`BackendUnavailable` for a backend that this
-    installation does not have, and :class:`InvalidOptions` for one that cannot run this model.
-    """
+    installation does not have, and :class:`InvalidOptions` for one that cannot run this model."""
     pair = _choose(model, draft, model_dirs, backend, room)
     if not pair.is_current:
         forget_recent()  # a file has changed since the stores were read, within some seconds
@@ -185,9 +181,7 @@ def is_apple_silicon() -> bool:
 
 class Candidate(NamedTuple):
     """A model beside a target: whether it may draft, whether that helps, and the sentence that says why.
-
-    ``ratio`` is how many times smaller it is, ``needs`` the bytes that both take together.
-    """
+    ``ratio`` is how many times smaller it is, ``needs`` the bytes that both take together."""
 
     model: Model
     verdict: Fit | Literal["refused"]
@@ -209,10 +203,8 @@ def auto_draft(target: Model, model_dirs: tuple[str, ...], room: Room) -> tuple[
 
 
 def judge_candidates(target: Model, model_dirs: tuple[str, ...], room: Room) -> Iterator[Candidate]:
-    """Every other model, the most promising first; each is examined when it is iterated to.
-
-    Raises :class:`ModelError` for a target that cannot be read.
-    """
+    """Every other model, the most promising first; each is examined when it is iterated to. Raises
+    :class:`ModelError` for a target that cannot be read."""
     pairing = _Pairing(target, known_beside(target, model_dirs), room)
     yield from map(pairing.judge, pairing.others)
 

@@ -39,11 +39,9 @@ class LearntState(Protocol):
 
 
 class Record:
-    """One file: what was learnt of ``what`` on this kind of machine. ``what`` names the device and the build
-    of the library where the result depends on them; a record of another one is not read.
-
-    Where the file cannot be read or written, only what was learnt is lost.
-    """
+    """One file: what was learnt of ``what`` on this kind of machine. ``what`` names the device and the
+    build of the library where the result depends on them; a record of another one is not read. Where the
+    file cannot be read or written, only what was learnt is lost."""
 
     def __init__(self, directory: Path, what: str, learnt: LearntState) -> None:
         self._learnt = learnt

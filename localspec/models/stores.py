@@ -42,11 +42,9 @@ WITHOUT_FILE = "Ollama has no GGUF file of it: it runs on Ollama's servers, or i
 
 
 class StoredModel(NamedTuple):
-    """A model in a store, before its files are read.
-
-    ``id`` is its name there, ``hint`` more words of it, such as its repository's name, ``digest`` its
-    content's sha256 where the store has it. A problem without a remedy gets a general one.
-    """
+    """A model in a store, before its files are read. ``id`` is its name there, ``hint`` more words of it,
+    such as its repository's name, ``digest`` its content's sha256 where the store has it. A problem without
+    a remedy gets a general one."""
 
     path: Path
     id: str
@@ -82,9 +80,7 @@ def stores_of(model_dirs: Iterable[str] = ()) -> Iterator[ModelStore]:
 
 def hub_cache() -> Path:
     """The directory of the hub's files.
-
-    https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables
-    """
+    https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables"""
     named = _read_path_variable("HF_HUB_CACHE") or _read_path_variable("HUGGINGFACE_HUB_CACHE")
     return named or (_read_path_variable("HF_HOME") or _cache() / "huggingface") / "hub"
 
@@ -120,10 +116,8 @@ def _lm_studio() -> Path:
 
 
 def scan_folder(root: Path) -> Iterator[StoredModel]:
-    """Every GGUF file and model directory under ``root`` at any depth, files first.
-
-    Links are followed, each directory is read once. Of a split model the first part stands for all.
-    """
+    """Every GGUF file and model directory under ``root`` at any depth, files first. Links are followed,
+    each directory is read once. Of a split model the first part stands for all."""
     files: dict[Path, StoredModel] = {}
     folders: list[StoredModel] = []
     left = MAX_ENTRIES

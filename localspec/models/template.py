@@ -64,14 +64,11 @@ class ChatTemplate:
         variables: Mapping[str, Any] = NO_VARIABLES,
         tools: Sequence[Tool] = (),
     ) -> str:
-        """The prompt text that asks for the next assistant message; ``variables`` stand beside its own.
-
-        A template that refuses the messages gets neighbours of one role as one message, and after that system
+        """The prompt text that asks for the next assistant message; ``variables`` stand beside its own. A
+        template that refuses the messages gets neighbours of one role as one message, and after that system
         messages as the user's. The arguments of calls are objects, or texts where it fails with those.
-
         Raises :class:`ModelInvalid` where the source is not valid Jinja, or a rendering fails or exceeds a
-        limit of its process.
-        """
+        limit of its process."""
         # Without one the templates of Llama 3 name a day of 2024.
         variables = {"date_string": datetime.now().strftime("%d %b %Y"), **variables}
         own = {**self._own, "tools": [_function(tool) for tool in tools]} if tools else self._own

@@ -88,10 +88,8 @@ def read_tokens(path: Path) -> Tokens:
 
 
 def vocab_fp(tokens: Mapping[int, bytes]) -> str:
-    """The fingerprint of a vocabulary: sha256 over (id, bytes) of its real tokens, 16 hex digits.
-
-    It is equal for GGUF and tokenizer.json.
-    """
+    """The fingerprint of a vocabulary: sha256 over (id, bytes) of its real tokens, 16 hex digits. It is
+    equal for GGUF and tokenizer.json."""
     digest = hashlib.sha256()
     for token, text in tokens.items():
         digest.update(b"%d:%d:" % (token, len(text)))
@@ -113,10 +111,7 @@ def gguf_tokens(header: GgufHeader) -> dict[int, bytes]:
 
 def directory_tokens(path: Path) -> dict[int, bytes]:
     """The real tokens of a model directory by id, in order, without padding and ids that the model cannot
-    produce.
-
-    Raises :class:`ModelInvalid` where its ``tokenizer.json`` is missing or invalid.
-    """
+    produce. Raises :class:`ModelInvalid` where its ``tokenizer.json`` is missing or invalid."""
     return _tokens(read_tokenizer(path))
 
 
@@ -133,9 +128,7 @@ def _tokens(texts: TokenTexts) -> dict[int, bytes]:
 
 def _decoders(*, of_bytes: bool) -> tuple[Decoder, Decoder]:
     """The functions that give the bytes of a model's own tokens, and of those added to it as literal text.
-
-    With SentencePiece the spaces of the latter, too, may be written as ▁: converters differ.
-    """
+    With SentencePiece the spaces of the latter, too, may be written as ▁: converters differ."""
     return (byte_level, str.encode) if of_bytes else (sentencepiece, sentencepiece)
 
 
@@ -145,12 +138,10 @@ def _is_padding(token: int, text: str) -> bool:
 
 
 def check_pair(target: Tokens, draft: Tokens) -> Fit:
-    """Compare two vocabularies; raise :class:`TokenizerMismatch` naming the first difference.
-
-    The rule for those that differ is that of llama.cpp (common/speculative.cpp) for sizes and texts: a
-    difference of at most 128, and equal text for every id from 5 on. A draft model reads the target's tokens
-    by id: which of them its own tokenizer would add does not matter.
-    """
+    """Compare two vocabularies; raise :class:`TokenizerMismatch` naming the first difference. The rule for
+    those that differ is that of llama.cpp (common/speculative.cpp) for sizes and texts: a difference of at
+    most 128, and equal text for every id from 5 on. A draft model reads the target's tokens by id: which of
+    them its own tokenizer would add does not matter."""
     if target.texts == draft.texts:
         return "exact"
     check_sizes(target.size, draft.size)

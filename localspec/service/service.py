@@ -246,10 +246,8 @@ def this_manager(system: str = sys.platform) -> Manager:
 
 
 def install(manager: Manager, job: ServiceJob) -> None:
-    """Write the service's file and register it. There is one service per user.
-
-    Raises :class:`ServiceUnavailable` also if it is that of another home.
-    """
+    """Write the service's file and register it. There is one service per user. Raises
+    :class:`ServiceUnavailable` also if it is that of another home."""
     _of_this_home(manager, job)
     content = manager.render(job)
     starter = Starter(sys.prefix, str(manager.path), content, manager.start_command)
@@ -264,10 +262,8 @@ def install(manager: Manager, job: ServiceJob) -> None:
 
 
 def uninstall(manager: Manager, job: ServiceJob) -> bool:
-    """Stop the service and remove it; returns True if there was one.
-
-    Raises :class:`ServiceUnavailable` also if it is that of another home.
-    """
+    """Stop the service and remove it; returns True if there was one. Raises :class:`ServiceUnavailable`
+    also if it is that of another home."""
     found = _of_this_home(manager, job)
     if found.installed:
         manager.remove()
