@@ -72,7 +72,7 @@ def _first(root: Path, places: Sequence[str]) -> str | None:
 def read_file(file: Path) -> str:
     """Return a file's text; nothing of one that cannot be read."""
     try:
-        return file.read_text(errors="replace")
+        return file.read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
 

@@ -11,7 +11,6 @@ import inspect
 import logging
 import os
 import re
-import stat
 import tomllib
 from collections.abc import Collection, Mapping, MutableMapping
 from contextlib import suppress
@@ -172,11 +171,11 @@ def _is_off(variable: str) -> bool:
 def read_toml(path: Path) -> str:
     """The file's text, line ends as they are; empty without a file. Raises :class:`InvalidOptions`."""
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_FILE:
+        content = home.read_regular(path, LARGEST_FILE)
+        if content is None or len(content) > LARGEST_FILE:
             message = f"{path} is not a regular file of at most {size(LARGEST_FILE)}"
             raise InvalidOptions(message, f"Replace {path}.")
-        return path.read_bytes().decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         return ""
     except (OSError, UnicodeDecodeError) as error:

@@ -89,7 +89,7 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
             )
         target = from_index(entry)
     else:
-        wanted = parse_name(repository)._replace(file=flags.file, format="mlx" if flags.mlx else None)
+        wanted = parse_name(repository)._replace(file=flags.file, mlx=flags.mlx)
         target = plan(wanted, memory_mb=memory_mb)
     target = obtain(target, fetch)
     small = _draft_for(target, flags)

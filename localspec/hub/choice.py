@@ -16,8 +16,8 @@ from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNot
 from localspec.hub.download import append
 from localspec.hub.faults import connect, endpoint, translate_errors
 from localspec.hub.records import HubFile, Pulled
-from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry
-from localspec.models.model import Format, has_mlx
+from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry, Wheels
+from localspec.models.model import has_mlx
 from localspec.models.names import PREFERRED, label_of
 from localspec.models.needs import PROCESS
 from localspec.wording import GB, MB, size
@@ -57,22 +57,23 @@ class Listing(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """A request for a model: a repository, and the quantisation, file or format if given."""
+    """A request for a model: a repository, and the quantisation or file if given; ``mlx``: its directory,
+    also if there are GGUF files or MLX is not installed."""
 
     repo: str
     quantisation: str | None = None
     file: str | None = None
-    format: Format | None = None
+    mlx: bool = False
 
 
 class DownloadChoice(NamedTuple):
-    """A model of a repository at its place in the cache, the reason for it (``why``), and its
-    entry in the catalogue where it comes from the packages of that instead of the hub."""
+    """A model of a repository at its place in the cache, the reason for it (``why``), and the packages of
+    the index where it comes from these instead of the hub."""
 
     model: Pulled
     quantisation: str | None
     why: str = ""
-    entry: Entry | None = None
+    wheels: Wheels | None = None
 
     @property
     def name(self) -> str:
@@ -153,14 +154,14 @@ def parse_name(text: str) -> Wanted:
     return Wanted(found[1], found[2])
 
 
-def choose(listing: Listing, wanted: Wanted, free: int, *, mlx: bool | None = None) -> DownloadChoice:
-    """The wanted model, or of several the one that suits this machine's ``free`` bytes of memory. ``mlx``:
-    True if MLX is installed. Raises :class:`ModelNotFound` for a model that the repository does not have,
+def choose(listing: Listing, wanted: Wanted, free: int) -> DownloadChoice:
+    """The wanted model, or of several the one that suits this machine's ``free`` bytes of memory.
+    Raises :class:`ModelNotFound` for a model that the repository does not have,
     :class:`ModelInvalid` for a repository without a model, or with parts missing, :class:`ModelTooLarge`
     where no model fits and none was named, and :class:`InvalidOptions` where a name means several."""
     repo, models, name = listing.repo, _models(listing), wanted.file or wanted.quantisation
-    if wanted.format == "mlx" or (wanted.format is None and wanted.file is None and not models):
-        return _directory(listing, wanted, free, has_mlx() if mlx is None else mlx)
+    if wanted.mlx or (wanted.file is None and not models):
+        return _directory(listing, wanted, free)
     if not models:
         raise ModelInvalid(f"{repo} has no GGUF file with a model", OTHER)
     if wanted.file is not None:
@@ -207,7 +208,7 @@ def expected_speed(entry: Entry, cores: int) -> float:
     return min(cores * BYTES_PER_S, MOST_PER_S) / entry.size
 
 
-def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> DownloadChoice:
+def _directory(listing: Listing, wanted: Wanted, free: int) -> DownloadChoice:
     """The model for MLX: the whole directory."""
     repo = listing.repo
     files = tuple(
@@ -220,7 +221,7 @@ def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> Downlo
     )
     if "config.json" not in choice.names or not any(fnmatch(name, "*.safetensors") for name in choice.names):
         raise ModelInvalid(f"{repo} has neither GGUF files nor a config.json with safetensors", OTHER)
-    if not mlx and wanted.format is None:
+    if not wanted.mlx and not has_mlx():
         raise ModelInvalid(
             f"{repo} has only safetensors files; MLX, which reads them, is not installed",
             f"Look for a repository with GGUF files, or add --mlx to download it all the same. {INSTALL_MLX}",
@@ -231,7 +232,7 @@ def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> Downlo
             f"{repo} has no quantisation {named}: it is an MLX directory, which has only one",
             "Leave the quantisation out; each has a repository of its own.",
         )
-    if needs(choice.size) > free and wanted.format is None and named is None:
+    if needs(choice.size) > free and not wanted.mlx and named is None:
         raise _too_large(choice, free, "add --mlx")
     return choice
 

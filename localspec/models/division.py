@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from localspec.errors import ModelTooLarge
 from localspec.models.directory import ModelDirectory
-from localspec.models.gguf import GgufHeader
+from localspec.models.gguf import MAX_NUMBER, GgufHeader
 from localspec.models.model import Model
-from localspec.models.needs import MOST, WIDE, Size, lower_contexts, size_of, value_of
+from localspec.models.needs import WIDE, Size, lower_contexts, size_of
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import size
 
@@ -58,15 +58,15 @@ def part_of(target: Model, config: EngineConfig) -> Size:
     whole, header, number = size_of(target, config), target.header, config.gpu_layers
     assert isinstance(header, GgufHeader)
     cell = whole.cell * max(0, min(number - 1, header.layers)) / max(1, header.layers)
-    of_experts = value_of(header, "expert_used_count") * value_of(header, "expert_feed_forward_length")
-    wide = max(value_of(header, "feed_forward_length"), of_experts, value_of(header, "embedding_length"))
+    of_experts = header.number("expert_used_count") * header.number("expert_feed_forward_length")
+    wide = max(header.number("feed_forward_length"), of_experts, header.number("embedding_length"))
     weights = header.bytes_of_last(number, config.cpu_experts)
     return whole._replace(weights=weights, cell=cell, process=0, activations=WIDE * wide)
 
 
 def device_bytes(model: Model, config: EngineConfig) -> int:
     """Bytes of other devices for a whole GGUF model."""
-    config = replace(config, gpu_layers=MOST, cpu_experts=0)
+    config = replace(config, gpu_layers=MAX_NUMBER, cpu_experts=0)
     return part_of(model, config).needs(None, config).total
 
 
@@ -82,7 +82,7 @@ def divide_model(target: Model, config: EngineConfig, there: int, here: int) -> 
             if rest_of(target, plan).needs(None, plan, here).total <= here:
                 return plan
     if plan is None:
-        experts = MOST if lower.cpu_experts < 0 else lower.cpu_experts
+        experts = MAX_NUMBER if lower.cpu_experts < 0 else lower.cpu_experts
         least = replace(lower, parallel=lower.parallel or 1, cpu_experts=experts)
         needed = part_of(target, least).needs(None, least).total
         raise ModelTooLarge(

@@ -85,6 +85,8 @@ MAX_ARRAY = 2_000_000
 MAX_KEY = 65_535
 MAX_DIMENSIONS = 4
 MAX_ELEMENTS = 2**63 - 1
+MAX_NUMBER = 2**31
+"""largest size in a header that a model can have"""
 PIECE = 256 * 1024
 """bytes read at a time"""
 
@@ -154,8 +156,8 @@ class Tensor(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """The bytes that it takes; 0 for an unknown type."""
-        _, elements, size = TENSOR_TYPES.get(self.type, ("", 1, 0))
+        """The bytes that it takes; of an unknown type the least that it may take."""
+        _, elements, size = TENSOR_TYPES.get(self.type, LEAST)
         return math.prod(self.shape) // elements * size
 
 
@@ -240,12 +242,16 @@ class GgufHeader:
     @property
     def context(self) -> int | None:
         """The context length in tokens that the model was trained for; None if it has none."""
-        found = self.of_architecture("context_length")
-        return found if type(found) is int else None
+        return self.number("context_length") or None
 
     def of_architecture(self, key: str) -> Any:
         """The value of a key of the architecture, such as ``context_length``; None if not there."""
         return self.metadata.get(f"{self.architecture}.{key}")
+
+    def number(self, key: str) -> int:
+        """A positive number of the architecture; 0 without one."""
+        value = self.of_architecture(key)
+        return value if type(value) is int and 0 < value <= MAX_NUMBER else 0
 
 
 # Names of the files of a split model: ``model-00001-of-00003.gguf``, as llama.cpp writes them.
@@ -460,8 +466,7 @@ class _Reader:
             raise self.bad(f"its alignment is {alignment}, not a power of two")
         data = -(-self.at // alignment) * alignment
         for tensor in tensors:
-            _, block, width = TENSOR_TYPES.get(tensor.type, LEAST)
-            end = data + tensor.offset + math.prod(tensor.shape) // block * width
+            end = data + tensor.offset + tensor.bytes
             if end > self.size:
                 shown, beyond = quote_beginning(tensor.name), end - self.size
                 raise self.bad(f"it is truncated: tensor {shown} ends {beyond} bytes past its end")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import psutil
 
+from localspec.accelerator import read_file
 from localspec.models.model import Format
 
 LIBRARIES: dict[Format, dict[str, str]] = {
@@ -69,7 +70,7 @@ def has_device_code(format: Format) -> bool:
 @functools.cache
 def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
     """The processor's name as the system reports it; Linux does so in a file only."""
-    for line in _text(info).splitlines():
+    for line in read_file(info).splitlines():
         key, _, value = line.partition(":")
         if key.strip() == "model name":
             return value.strip()
@@ -79,19 +80,12 @@ def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
 @functools.cache
 def driver(nvidia: Path = Path("/proc/driver/nvidia/version")) -> str:
     """The version of NVIDIA's driver, or of macOS, of which its drivers are a part; empty without either."""
-    return (_text(nvidia).splitlines() or [platform.mac_ver()[0]])[0]
+    return (read_file(nvidia).splitlines() or [platform.mac_ver()[0]])[0]
 
 
 def machine_name() -> str:
     """The kind of this machine and its driver, as a key for measurements."""
     return " with ".join(filter(None, (f"{platform.machine()} {processor_name()}", driver())))
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
 
 
 def free_memory() -> int:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from localspec.errors import ModelTooLarge
 from localspec.models.directory import ModelDirectory, number_of
-from localspec.models.gguf import EMBEDDING, GgufHeader
+from localspec.models.gguf import EMBEDDING, MAX_NUMBER, GgufHeader
 from localspec.models.model import Model
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import MB, size
@@ -55,8 +55,6 @@ CONVOLUTIONS = ("ssm_conv1d", "shortconv.conv")
 """prefixes of the tensors of which a recurrent layer has one, or one each for query, key and value"""
 NUMBER = 4
 """bytes of one number of a state"""
-MOST = 2**31
-"""largest size in a header that a model can have"""
 MIN_BATCH = 256
 WIDE, MASK = 16, 2
 """bytes of a token's activations for a number of the widest layer, and of its attention mask for a cell"""
@@ -190,35 +188,29 @@ def size_of(model: Model, config: EngineConfig) -> Size:
 
 
 def size_of_header(header: GgufHeader, config: EngineConfig) -> Size:
-    heads = value_of(header, "attention.head_count")
+    heads = header.number("attention.head_count")
     by_layer = header.of_architecture("attention.head_count_kv")
-    of_cells = heads if by_layer is None else value_of(header, "attention.head_count_kv")
-    width = value_of(header, "attention.key_length") or value_of(header, "embedding_length") // max(1, heads)
+    of_cells = heads if by_layer is None else header.number("attention.head_count_kv")
+    width = header.number("attention.key_length") or header.number("embedding_length") // max(1, heads)
     state = _state_bytes(header)
     if isinstance(by_layer, tuple):  # such as a hybrid's: some layers have no KV entries
-        keys = sum(number for number in by_layer if type(number) is int and 0 < number <= MOST)
+        keys = sum(number for number in by_layer if type(number) is int and 0 < number <= MAX_NUMBER)
     elif state:
         keys = of_cells * sum(tensor.name.endswith(".attn_k.weight") for tensor in header.tensors)
     else:
-        keys = of_cells * value_of(header, "block_count")
+        keys = of_cells * header.number("block_count")
     vocabulary = next((t.shape[-1] for t in header.tensors if t.name == EMBEDDING), 0)
     weights = header.size - header.bytes_unread
     return Size(
         weights,
         2 * CELL_BYTES[config.kv_bits] * width * keys,
         4 * vocabulary,
-        value_of(header, "context_length") or None,
+        header.context,
         mapped=max(0, weights - header.bytes_repacked),
         state=state,
         rolls_back=header.architecture in ROLLED_BACK,
         single=header.architecture in FIRST_ALONE,
     )
-
-
-def value_of(header: GgufHeader, key: str) -> int:
-    """A positive number of the architecture; 0 without one."""
-    value = header.of_architecture(key)
-    return value if type(value) is int and 0 < value <= MOST else 0
 
 
 def _state_bytes(header: GgufHeader) -> int:
@@ -229,9 +221,9 @@ def _state_bytes(header: GgufHeader) -> int:
         _, layer, name = (*tensor.name.split(".", 2), "", "")[:3]
         if layer.isdecimal() and name.startswith(CONVOLUTIONS) and name.endswith("weight"):
             convolved[layer] += (tensor.shape[0] - 1) * math.prod(tensor.shape[1:])
-    head = value_of(header, "kda.head_dim")
-    matrix = head * head * value_of(header, "attention.head_count")
-    matrix = matrix or value_of(header, "ssm.inner_size") * value_of(header, "ssm.state_size")
+    head = header.number("kda.head_dim")
+    matrix = head * head * header.number("attention.head_count")
+    matrix = matrix or header.number("ssm.inner_size") * header.number("ssm.state_size")
     return NUMBER * sum(each + matrix for each in convolved.values())
 
 

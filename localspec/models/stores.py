@@ -133,12 +133,9 @@ def scan_folder(root: Path) -> Iterator[StoredModel]:
         for name in names:
             path = folder / name
             if name.lower().endswith(".gguf") and not os.path.isfile(path / CONFIG):
-                split = split_of(path)
-                files.setdefault(
-                    first_part(path),
-                    StoredModel(first_part(path), path.stem if split is None else split.stem),
-                )
-    yield from (files[path] for path in sorted(files))
+                first, split = first_part(path), split_of(path)
+                files[first] = StoredModel(first, path.stem if split is None else split.stem)
+    yield from sorted(files.values())
     yield from sorted(folders)
 
 

@@ -47,8 +47,13 @@ BOTH = listing(*WEIGHTS, "model-q8_0.gguf")
 IN_MLX = (*WEIGHTS, "merges.txt")
 
 
-def chosen(found: Listing, free: int = 100 * GB, *, mlx: bool = True, **wanted: Any) -> DownloadChoice:
-    return choose(found, Wanted(found.repo, **wanted), free, mlx=mlx)
+def chosen(
+    found: Listing, free: int = 100 * GB, *, installed: bool = True, **wanted: Any
+) -> DownloadChoice:
+    """The choice where MLX is ``installed``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("localspec.hub.choice.has_mlx", lambda: installed)
+        return choose(found, Wanted(found.repo, **wanted), free)
 
 
 @pytest.mark.parametrize(
@@ -68,9 +73,9 @@ def chosen(found: Listing, free: int = 100 * GB, *, mlx: bool = True, **wanted: 
         (TWINS, {"file": "chat-q4_k_m.gguf"}, ("chat-q4_k_m.gguf",), f"{REPO}/chat-q4_k_m.gguf"),
         (MLX, {}, IN_MLX, REPO),
         (MLX, {"quantisation": "7b", "free": 1}, IN_MLX, REPO),
-        (MLX, {"format": "mlx", "mlx": False, "free": 1}, IN_MLX, REPO),
+        (MLX, {"mlx": True, "installed": False, "free": 1}, IN_MLX, REPO),
         (BOTH, {}, ("model-q8_0.gguf",), f"{REPO}:Q8_0"),
-        (BOTH, {"format": "mlx"}, WEIGHTS, REPO),
+        (BOTH, {"mlx": True}, WEIGHTS, REPO),
     ],
 )
 def test_the_files_of_the_wanted_model_are_chosen(
@@ -105,12 +110,11 @@ NO_MODEL, NO_GGUF = "has neither GGUF files nor", "has no GGUF file with a model
         (listing(*PARTS[:2]), {}, ModelInvalid, "is split into 3 parts, and the hub has not all"),
         (listing("m-00001-of-00002.gguf", "m-00002-of-00003.gguf"), {}, ModelInvalid, "split into"),
         (MLX, {"quantisation": "8bit"}, ModelNotFound, "has no quantisation 8bit: it is an MLX directory"),
-        (MLX, {"mlx": False}, ModelInvalid, "MLX, which reads them, is not installed"),
-        (MLX, {"mlx": False}, ModelInvalid, "--mlx"),
+        (MLX, {"installed": False}, ModelInvalid, "MLX, which reads them, is not installed"),
+        (MLX, {"installed": False}, ModelInvalid, "--mlx"),
         (MLX, {"free": GB}, ModelTooLarge, "would take"),
-        (MLX, {"format": "gguf"}, ModelInvalid, NO_GGUF),
-        (listing("mmproj-F16.gguf"), {"format": "gguf"}, ModelInvalid, NO_GGUF),
-        (listing("model-q8_0.gguf"), {"format": "mlx"}, ModelInvalid, NO_MODEL),
+        (listing("mmproj-F16.gguf"), {"file": "mmproj-F16.gguf"}, ModelInvalid, NO_GGUF),
+        (listing("model-q8_0.gguf"), {"mlx": True}, ModelInvalid, NO_MODEL),
         (listing("README.md"), {}, ModelInvalid, NO_MODEL),
         (listing("mmproj-F16.gguf"), {}, ModelInvalid, NO_MODEL),
         (listing("pytorch_model.bin", "config.json"), {}, ModelInvalid, NO_MODEL),

@@ -53,12 +53,6 @@ def test_a_missing_directory_is_not_found(tmp_path: Path) -> None:
             read_directory(tmp_path / name)
 
 
-def test_a_file_is_refused(tmp_path: Path) -> None:
-    path = directories.write(tmp_path) / "config.json"
-    with pytest.raises(ModelInvalid, match="is a file, not a model directory"):
-        read_directory(path)
-
-
 COMPLETE = "Give a complete model directory; `-m bundled` always works."
 
 
