@@ -1,4 +1,4 @@
-"""GGUF models of random weights, in the architectures that the bundled pair is not of.
+"""GGUF models of random weights, in the architectures that the bundled pair is not of, and split ones.
 
 The tensors are those that llama.cpp's src/models need; the tokenizer is that of the bundled models.
 """
@@ -6,31 +6,150 @@ The tensors are those that llama.cpp's src/models need; the tokenizer is that of
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.gguf_parts import (
-    SMALL,
-    Dimensions,
-    Shapes,
-    attention,
-    common,
-    dense,
-    ends,
-    experts,
-    in_layer,
-    state_space,
-    vocabulary_size,
-    write,
-)
+import gguf
+import numpy as np
+from numpy.typing import NDArray
 
+from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
+
+Shapes = dict[str, tuple[int, ...]]
+"""of tensors as numpy has them: the last axis is GGUF's first"""
+
+
+@dataclass(frozen=True)
+class Dimensions:
+    """The sizes of a model; ``attention`` is how often a layer with cells comes."""
+
+    layers: int = 4
+    width: int = 64
+    hidden: int = 96
+    heads: int = 4
+    kv_heads: int = 2
+    head: int = 16
+    state: int = 16
+    groups: int = 2
+    ranks: int = 4
+    kernel: int = 4
+    experts: int = 4
+    attention: int = 2
+    context: int = 4096
+
+    @property
+    def inner(self) -> int:
+        return self.state * self.ranks
+
+    def is_recurrent(self, layer: int) -> bool:
+        return (layer + 1) % self.attention != 0
+
+
+SMALL = Dimensions()
 RANK = 32
 """width of compressed keys and values"""
 STREAMS = 4
 """of hidden states, in hyper-connections"""
 INDEX = {"heads": 2, "head": 32, "top": 64}
 """the index of sparse attention: ``top`` entries are read"""
+
+
+@cache
+def tokenizer() -> Mapping[str, tuple[Any, Any]]:
+    """The bundled tokenizer's values, with their types."""
+    fields = gguf.GGUFReader(bundled_model(BUNDLED_TARGET)).fields
+    return {
+        key: (each.contents(), each.types) for key, each in fields.items() if key.startswith("tokenizer.")
+    }
+
+
+def vocabulary_size() -> int:
+    return len(tokenizer()["tokenizer.ggml.tokens"][0])
+
+
+def write(path: Path, architecture: str, values: Mapping[str, Any], shapes: Shapes, parts: int = 1) -> Path:
+    """A file with these values of the architecture, and random F32 tensors of these shapes; or several."""
+    most = -(-len(shapes) // parts) if parts > 1 else 0
+    writer = gguf.GGUFWriter(path, architecture, split_max_tensors=most)
+    for key, (content, types) in tokenizer().items():
+        writer.add_key_value(key, content, types[0], *types[1:])
+    for key, value in values.items():
+        _add(writer, f"{architecture}.{key}", value)
+    random = np.random.default_rng(0)
+    for name, shape in shapes.items():
+        writer.add_tensor(name, _weights(random, name, shape))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+    if isinstance(value, list):
+        writer.add_array(key, value)
+    elif isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    else:
+        writer.add_uint32(key, value)
+
+
+def _weights(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
+    values = random.standard_normal(shape, dtype=np.float32)
+    if name.endswith("ssm_a"):
+        return -abs(values)
+    if "norm" in name:
+        return 1.0 + 0.1 * values
+    return values / np.float32(shape[-1] ** 0.5) if len(shape) > 1 else 0.1 * values
+
+
+def common(d: Dimensions) -> dict[str, Any]:
+    return {
+        "context_length": d.context,
+        "embedding_length": d.width,
+        "block_count": d.layers,
+        "attention.layer_norm_rms_epsilon": 1e-5,
+    }
+
+
+def ends(d: Dimensions, norm: str = "output_norm.weight") -> Shapes:
+    return {"token_embd.weight": (vocabulary_size(), d.width), norm: (d.width,)}
+
+
+def in_layer(number: int, shapes: Shapes) -> Shapes:
+    return {f"blk.{number}.{name}": shape for name, shape in shapes.items()}
+
+
+def attention(d: Dimensions, *, gate: int = 1) -> Shapes:
+    return {
+        "attn_q.weight": (gate * d.heads * d.head, d.width),
+        "attn_k.weight": (d.kv_heads * d.head, d.width),
+        "attn_v.weight": (d.kv_heads * d.head, d.width),
+        "attn_output.weight": (d.width, d.heads * d.head),
+        "attn_q_norm.weight": (d.head,),
+        "attn_k_norm.weight": (d.head,),
+    }
+
+
+def dense(d: Dimensions) -> Shapes:
+    up = (d.hidden, d.width)
+    return {"ffn_gate.weight": up, "ffn_up.weight": up, "ffn_down.weight": (d.width, d.hidden)}
+
+
+def state_space(d: Dimensions) -> dict[str, Any]:
+    return {
+        "ssm.conv_kernel": d.kernel,
+        "ssm.inner_size": d.inner,
+        "ssm.state_size": d.state,
+        "ssm.time_step_rank": d.ranks,
+        "ssm.group_count": d.groups,
+    }
 
 
 def _norms(d: Dimensions) -> Shapes:
@@ -73,17 +192,20 @@ def _delta_net(d: Dimensions) -> Shapes:
 
 
 def _qwen(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
-    values = common(d) | {
-        "feed_forward_length": d.hidden,
-        "attention.head_count": d.heads,
-        "attention.head_count_kv": d.kv_heads,
-        "attention.key_length": d.head,
-        "attention.value_length": d.head,
-        "rope.dimension_count": d.head,
-        "rope.dimension_sections": [d.head // 4, d.head // 4, 0, 0],
-        "full_attention_interval": d.attention,
-        **state_space(d),
-    }
+    values = (
+        common(d)
+        | {
+            "feed_forward_length": d.hidden,
+            "attention.head_count": d.heads,
+            "attention.head_count_kv": d.kv_heads,
+            "attention.key_length": d.head,
+            "attention.value_length": d.head,
+            "rope.dimension_count": d.head,
+            "rope.dimension_sections": [d.head // 4, d.head // 4, 0, 0],
+            "full_attention_interval": d.attention,
+        }
+        | state_space(d)
+    )
     shapes = ends(d)
     for i in range(d.layers):
         block: Shapes = {"attn_norm.weight": (d.width,), "post_attention_norm.weight": (d.width,)}
@@ -117,7 +239,8 @@ def _biased_experts(d: Dimensions) -> Shapes:
     """Experts with a bias of the router, and a shared one."""
     wide, narrow = (d.hidden, d.width), (d.width, d.hidden)
     shared = {"ffn_gate_shexp.weight": wide, "ffn_up_shexp.weight": wide, "ffn_down_shexp.weight": narrow}
-    return experts(d) | shared | {"exp_probs_b.bias": (d.experts,)}
+    own = {name.replace("_shexp", "_exps"): (d.experts, *shape) for name, shape in shared.items()}
+    return {"ffn_gate_inp.weight": (d.experts, d.width), **own, **shared, "exp_probs_b.bias": (d.experts,)}
 
 
 def _mixed_streams(d: Dimensions) -> Shapes:
@@ -130,9 +253,6 @@ def _mixed_streams(d: Dimensions) -> Shapes:
             f"hc_{part}_scale.weight": (3,),
         }
     return shapes
-
-
-# GLM 5: Kimi Delta Attention in most layers, indexed latent attention in the others.
 
 
 def _kda(d: Dimensions) -> Shapes:
@@ -164,7 +284,8 @@ def _latent(d: Dimensions) -> Shapes:
 
 
 def _glm5_next(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
-    """Hyper-connections; the index pools the keys of four tokens."""
+    """Kimi Delta Attention in most layers, indexed latent attention in the others; hyper-connections;
+    the index pools the keys of four tokens."""
     pool = 4
     head = INDEX["head"]
     values = common(d) | {
@@ -177,9 +298,6 @@ def _glm5_next(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
         "attention.value_length_mla": d.head,
         "attention.q_lora_rank": RANK,
         "attention.kv_lora_rank": RANK,
-        "attention.indexer.head_count": INDEX["heads"],
-        "attention.indexer.key_length": head,
-        "attention.indexer.top_k": INDEX["top"],
         "attention.indexer.kpool": pool,
         "attention.indexer.kpool_select_tail": True,
         "rope.dimension_count": 0,
@@ -197,6 +315,9 @@ def _glm5_next(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
         "hyper_connection.count": STREAMS,
         "hyper_connection.sinkhorn_iterations": 2,
         "hyper_connection.epsilon": 1e-6,
+        "attention.indexer.head_count": INDEX["heads"],
+        "attention.indexer.key_length": head,
+        "attention.indexer.top_k": INDEX["top"],
     }
     shapes = ends(d) | {"output.weight": (vocabulary_size(), d.width)}
     for i in range(d.layers):
@@ -228,10 +349,8 @@ alone, one that cannot be rolled back. The third has experts."""
 
 
 def write_model(path: Path, architecture: str, d: Dimensions = SMALL) -> Path:
+    """A model of one of :data:`FAMILIES`."""
     return write(path, architecture, *FAMILIES[architecture](d))
-
-
-# Heads, which draft for a model and are none.
 
 
 def _mtp_layer(d: Dimensions) -> Shapes:
@@ -259,32 +378,18 @@ def write_model_with_mtp(path: Path, d: Dimensions = SMALL) -> Path:
     return write(path, "qwen35", own, shapes | _mtp_layer(d))
 
 
-def _one_layer(d: Dimensions) -> dict[str, Any]:
-    """The values of a head of one layer that takes states of its target's."""
-    return common(d) | {
-        "block_count": 1,
+def write_llama(path: Path, layers: int = 1, parts: int = 1) -> list[Path]:
+    """A small model of the most common family; returns its files."""
+    d = Dimensions(layers=layers, width=32, hidden=64, heads=2, kv_heads=1, context=2048)
+    values = common(d) | {
         "feed_forward_length": d.hidden,
         "attention.head_count": d.heads,
         "attention.head_count_kv": d.kv_heads,
-        "attention.key_length": d.head,
-        "attention.value_length": d.head,
-        "target_layers": [1, 2, 3],
+        "rope.dimension_count": d.head,
     }
-
-
-def write_eagle_head(path: Path, d: Dimensions = SMALL) -> Path:
-    """An EAGLE-3 head without embeddings of its own."""
-    own = _one_layer(d) | {"target_hidden_size": d.width}
-    block: Shapes = {name: (n, 2 * d.width) for name, (n, _) in attention(d, norms=False).items()}
-    block |= {"attn_output.weight": (d.width, d.heads * d.head), "attn_norm.weight": (d.width,)}
-    block |= {"attn_norm_2.weight": (d.width,), "ffn_norm.weight": (d.width,)} | dense(d)
-    shapes: Shapes = {"fc.weight": (d.width, 3 * d.width), "output_norm.weight": (d.width,)}
-    return write(path, "eagle3", own, shapes | in_layer(0, block))
-
-
-def write_dflash_head(path: Path, d: Dimensions = SMALL) -> Path:
-    own = _one_layer(d) | {"block_size": 8}
-    block = {"attn_norm.weight": (d.width,), "ffn_norm.weight": (d.width,), **attention(d), **dense(d)}
-    shapes: Shapes = {"fc.weight": (d.width, 3 * d.width), "enc.output_norm.weight": (d.width,)}
-    shapes |= {"output_norm.weight": (d.width,)}
-    return write(path, "dflash", own, shapes | in_layer(0, block))
+    attending = {name: shape for name, shape in attention(d).items() if "norm" not in name}
+    shapes = ends(d)
+    for layer in range(layers):
+        shapes |= in_layer(layer, _norms(d) | dense(d) | attending)
+    write(path, "llama", values, shapes, parts)
+    return sorted(path.parent.glob(f"{path.stem}*.gguf"))

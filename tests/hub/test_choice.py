@@ -47,9 +47,7 @@ BOTH = listing(*WEIGHTS, "model-q8_0.gguf")
 IN_MLX = (*WEIGHTS, "merges.txt")
 
 
-def chosen(
-    found: Listing, free: int = 100 * GB, *, installed: bool = True, **wanted: Any
-) -> DownloadChoice:
+def chosen(found: Listing, free: int = 100 * GB, *, installed: bool = True, **wanted: Any) -> DownloadChoice:
     """The choice where MLX is ``installed``."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("localspec.hub.choice.has_mlx", lambda: installed)

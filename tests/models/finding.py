@@ -7,8 +7,7 @@ from pathlib import Path
 
 from localspec.models import library
 from localspec.models import model as models
-from localspec.models.model import Format, Model, model_at
-from localspec.models.names import NameParts
+from localspec.models.model import Format, model_at
 from localspec.models.pair import Drafter, Pair
 from localspec.protocol.messages import ModelDescription
 
@@ -16,11 +15,6 @@ from localspec.protocol.messages import ModelDescription
 def find_model(name: str, model_dirs: tuple[str, ...] = (), *, format: Format | None = None) -> Path:
     """The path of the model that a name means."""
     return library.find(name, model_dirs, format=format).path
-
-
-def find_all(name: str, model_dirs: tuple[str, ...] = ()) -> list[Path]:
-    """The paths of all that settings for a name are for."""
-    return [each.path for each in library.find_all(name, model_dirs)]
 
 
 def describe(name: str, path: Path) -> ModelDescription:
@@ -32,11 +26,6 @@ def describe(name: str, path: Path) -> ModelDescription:
 def shown_name(path: Path, model_dirs: tuple[str, ...] = ()) -> str:
     """The name that the list has for what lies at a path."""
     return library.find(str(path), model_dirs).name
-
-
-def named(model: ModelDescription, path: Path, parts: NameParts | None) -> Model:
-    """A model as the list has it."""
-    return Model(path, model.format, known=model, parts=parts)
 
 
 def pair_of(target: Path, draft: Path | None, why: str, draft_why: str, *, asked: bool = True) -> Pair:

@@ -8,11 +8,16 @@ from pathlib import Path
 import pytest
 
 import localspec
+from localspec.errors import ModelNotFound
 from localspec.models.index import Disk, read_disk
-from localspec.models.model import place_of
+from localspec.models.library import absolute
+from localspec.models.model import model_at, place_of
+from localspec.models.pair import Room, auto_draft
 from localspec.protocol.messages import ModelDescription
+from localspec.protocol.requests import EngineConfig
+from tests import random_ggufs
 from tests.models import directories, ggufs
-from tests.models.disk import FLAT, LM_STUDIO, OLLAMA, Home, Toy
+from tests.models.disk import FLAT, LM_STUDIO, OLLAMA, Home
 from tests.models.finding import find_model
 
 
@@ -33,9 +38,6 @@ def small(name: str = "toy") -> bytes:
 
 def by_id(disk: Disk) -> dict[str, ModelDescription]:
     return {model.id: model for model in disk.models if model.store != "bundled"}
-
-
-# --- once each ---------------------------------------------------------------------------------
 
 
 def test_what_two_stores_call_by_one_digest_is_one_model(home: Home) -> None:
@@ -79,9 +81,6 @@ def test_the_bundled_pair_is_itself_wherever_else_it_is_found(home: Home) -> Non
     assert models[0].names == ("stdlib-6m", "bundled")
 
 
-# --- as it is now ------------------------------------------------------------------------------
-
-
 def test_a_model_that_changes_is_read_anew(home: Home) -> None:
     path = home.file(FLAT / "toy.gguf", small()[:-1])
     assert "truncated" in str(by_id(read_disk())["toy"].problem)
@@ -100,9 +99,6 @@ def test_a_directorys_tokenizer_that_changes_is_read_anew(home: Home) -> None:
     directories.write(folder.parent, {"tokenizer.json": tokenizer}, name="models")
     after = by_id(read_disk())["models"]
     assert before.vocab_fp != after.vocab_fp
-
-
-# --- what cannot be read -----------------------------------------------------------------------
 
 
 def test_a_damaged_file_of_the_hub_is_removed_before_it_is_downloaded_again(home: Home) -> None:
@@ -134,9 +130,6 @@ def test_a_damaged_index_is_thrown_away(home: Home, tmp_path: Path, content: byt
     assert len(index.read_bytes()) > 500
 
 
-# --- finding one -------------------------------------------------------------------------------
-
-
 def test_what_pull_takes_is_a_name(home: Home) -> None:
     files: dict[str, bytes | None] = {f"toy-7b-{each}.gguf": small(each) for each in ("q8_0", "Q4_K_M")}
     manifest = home.ollama("toy", "1b", small("another")).read_bytes()
@@ -149,16 +142,16 @@ def test_what_pull_takes_is_a_name(home: Home) -> None:
 
 
 def test_llama_cpp_answers_from_a_blob(home: Home) -> None:
-    home.ollama("toy", "7b", home.writer.content(Toy("toy", type="Q8_0")))
+    (whole,) = random_ggufs.write_llama(home.root.parent / "toy.gguf")
+    home.ollama("toy", "7b", whole.read_bytes())
     with localspec.load("toy:7", draft="none") as engine:
         stream = engine.generate("def f(", max_tokens=3, temperature=0.0)
         assert "".join(chunk.text for chunk in stream) and stream.result.model == "toy:7b"
 
 
 def test_however_it_is_named_a_model_has_one_place(home: Home) -> None:
-    files: dict[str, bytes | None] = {
-        f"toy-0000{n}-of-00002.gguf": part for n, part in enumerate(home.writer.split(Toy("t"), 2), 1)
-    }
+    parts = random_ggufs.write_llama(home.root.parent / "toy.gguf", parts=2)
+    files: dict[str, bytes | None] = {part.name: part.read_bytes() for part in parts}
     snapshot = home.hub("org/Toy-GGUF", {**files, "single.gguf": small()})
     (home.root / "link").symlink_to(snapshot, target_is_directory=True)
     first = snapshot / "toy-00001-of-00002.gguf"
@@ -167,3 +160,49 @@ def test_however_it_is_named_a_model_has_one_place(home: Home) -> None:
         assert place_of(path) == str(snapshot.resolve() / first.name)
     single = find_model("single")
     assert place_of(single) == place_of(single.resolve()) and single.name == "single.gguf"
+
+
+def test_links_that_lead_in_a_circle_cost_themselves_alone(home: Home) -> None:
+    home.ollama("good", "7b", small("good"))
+    home.hub("org/Fine-7B-GGUF", {"fine-7b.gguf": small("fine")})
+    loop = home.root / LM_STUDIO / "org" / "name" / "x.gguf"
+    loop.parent.mkdir(parents=True)
+    loop.symlink_to(loop)
+    blob = home.root / OLLAMA / "blobs" / f"sha256-{'1' * 64}"
+    blob.symlink_to(blob)
+    home.manifest("looped", "1b", {"model": "1" * 64})
+    manifest = home.ollama("away", "1b", small("away"))
+    link = manifest.parent / "again"
+    link.symlink_to(link)
+    for folder in ("models--z--y", "models--a--b"):
+        (home.root / ".cache" / "huggingface" / "hub" / folder).mkdir(parents=True)
+        (home.root / ".cache" / "huggingface" / "hub" / folder / "blobs").write_bytes(b"no directory")
+    found = by_id(read_disk())
+    assert {"good:7b", "fine-7b", "away:1b"} <= set(found)
+    assert found["x"].problem is not None
+    assert find_model("good:7b").name.startswith("sha256-")
+    assert auto_draft(model_at(find_model("fine-7b")), (), Room(EngineConfig(n_ctx=64)))[0] is None
+    assert place_of(loop) == str(loop)
+
+
+def test_names_with_slashes_are_names_unless_something_is_there(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.ollama("hf.co/org/name", "Q4_K_M", small("one"))
+    home.hub("org/Other-7B-GGUF", {"other-7b.gguf": small("other")})
+    monkeypatch.chdir(tmp_path)
+    for name in ("hf.co/org/name:Q4_K_M", "org/Other-7B-GGUF"):
+        assert absolute(name) == name
+        assert find_model(name).is_file()
+    (tmp_path / "org").mkdir()
+    (tmp_path / "org" / "Other-7B-GGUF").mkdir()
+    assert absolute("org/Other-7B-GGUF") == str(tmp_path / "org" / "Other-7B-GGUF")
+    assert absolute("./nothing") == str(tmp_path / "nothing")
+    with pytest.raises(ModelNotFound):
+        find_model("org/nothing")
+
+
+def test_names_that_no_file_can_have_are_refused_or_not_found(home: Home) -> None:
+    for name in ("x" * 300, "~nosuch/x.gguf"):
+        with pytest.raises(ModelNotFound):
+            find_model(absolute(name))

@@ -17,7 +17,7 @@ from localspec.models.model import Format, place_of
 from localspec.protocol.options import Options
 from tests.models import directories
 from tests.models.disk import FLAT, LM_STUDIO, Home
-from tests.models.finding import find_all, find_model, shown_name
+from tests.models.finding import find_model, shown_name
 from tests.models.test_disk import home, small
 
 __all__ = ["home"]
@@ -79,19 +79,6 @@ def test_a_tag_of_ollamas_is_no_name_of_another_model(home: Home) -> None:
         assert find_model(name).name.startswith("sha256-")
 
 
-def test_a_second_quantisation_takes_no_name_away(home: Home) -> None:
-    """A name that worked before still works, and means the preferred quantisation."""
-    first = home.file(FLAT / "Toy-7B-Q8_0.gguf", small("a"))
-    assert find_model("toy:7b") == first
-    second = home.file(LM_STUDIO / "me" / "toy" / "Toy-7B-Q4_K_M.gguf", small("b"))
-    mlx = directories.write(home.root / LM_STUDIO / "me", name="Toy-7B-4bit")
-    index._recent.until = 0.0
-    for name in ("toy:7b", "TOY:7b", "toy"):
-        assert find_model(name) == second
-        assert places_of(name, ()) == {str(second), str(mlx)}
-        assert set(find_all(name)) == {first, second, mlx}
-
-
 def test_bytes_that_are_no_text_are_found_by_the_name_and_path_that_are_shown(home: Home) -> None:
     path = home.root / FLAT / os.fsdecode(b"caf\xe9-7b.gguf")
     path.parent.mkdir(parents=True)
@@ -100,9 +87,6 @@ def test_bytes_that_are_no_text_are_found_by_the_name_and_path_that_are_shown(ho
     assert (model.problem, model.id) == (None, "caf\ufffd-7b")
     for name in (*model.names, model.path, str(path)):
         assert find_model(name) == path
-
-
-# --- how often the disk is read ----------------------------------------------------------------
 
 
 @pytest.fixture

@@ -64,13 +64,6 @@ def test_byte_level_text_stands_for_any_bytes(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("Ġthe", " the"), ("Ċ", "\n"), ("Ã©", "é"), ("<｜end｜>", "<｜end｜>")]
-)
-def test_byte_level_reads_its_alphabet_and_keeps_the_rest(text: str, expected: str) -> None:
-    assert byte_level(text) == expected.encode()
-
-
-@pytest.mark.parametrize(
     ("text", "expected"),
     [
         *(("▁the", b" the"), ("▁▁", b"  "), ("é", "é".encode()), ("<0x0A>", b"\n"), ("<0xff>", b"\xff")),
@@ -104,8 +97,6 @@ def test_spaces_of_added_sentencepiece_tokens_may_be_written_either_way(tmp_path
     assert old == tokens_of(tmp_path, ["▁▁", "▁<PRE>"], [NORMAL, NORMAL], model="llama")
     assert old == [(0, b"  "), (1, b" <PRE>")]
 
-
-# --- GGUF and tokenizer.json of one model ------------------------------------------------------
 
 Vocabulary = Sequence[tuple[str, int]]
 

@@ -1,4 +1,4 @@
-"""Files in a model's format that generate no text are refused with the name of their kind."""
+"""Files in a model's format that generate no text, such as heads, are refused with the name of their kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.engine.load import load
+from localspec.errors import ModelInvalid
 from localspec.models.directory import chat_template, read_settings
+from localspec.models.model import HEAD, model_at
+from localspec.models.pair import Room, auto_draft, judge_candidates
+from localspec.protocol.requests import EngineConfig
+from tests import random_ggufs
 from tests.models import directories, ggufs
 from tests.models.finding import describe
 
@@ -35,6 +42,7 @@ POOLING = "toy.pooling_type"
         ([ggufs.string("general.type", "model")], "toy", None),
         ([], "clip", "reads images or audio"),
         *(([], name, "embedding model") for name in ("bert", "nomic-bert", "t5encoder")),
+        *(([], name, HEAD) for name in ("eagle3", "dflash", "gemma4-assistant")),
         ([ggufs.uint32(POOLING, 3)], "toy", "embedding model"),
         ([ggufs.uint32(POOLING, 0)], "toy", None),
     ],
@@ -94,3 +102,31 @@ def test_a_chat_template_is_found_wherever_it_is(tmp_path: Path, where: str) -> 
 )
 def test_a_files_title_is_named(tmp_path: Path, values: tuple[bytes, ...], title: str | None) -> None:
     assert describe("x", file_of(tmp_path, *VOCABULARY, *values)).title == title
+
+
+def test_a_head_is_neither_opened_nor_paired(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("LOCALSPEC_HOME", "HOME"):
+        monkeypatch.setenv(variable, str(tmp_path_factory.mktemp("home")))
+    config = EngineConfig(n_ctx=256, parallel=1, threads=1)
+    narrow = random_ggufs.Dimensions(width=16, hidden=16, layers=1)
+    head = random_ggufs.write_mtp_head(tmp_path / "near.gguf", narrow)
+    remedy = str(describe("near", head).remedy)
+    assert "Choose the model that it drafts for" in remedy
+    with pytest.raises(ModelInvalid, match=HEAD) as caught:
+        LlamaCppBackend(model_at(head), config)
+    assert caught.value.remedy == remedy
+    with pytest.raises(ModelInvalid, match=HEAD):
+        load(str(ggufs.TARGET), draft=str(head), n_ctx=256, parallel=1)
+    target, dirs = random_ggufs.write_model(tmp_path / "target.gguf", "qwen35"), (str(tmp_path),)
+    found = {each.model.path: each for each in judge_candidates(model_at(target), dirs, Room(config))}
+    assert found[head].verdict == "refused" and HEAD in found[head].reason
+    assert auto_draft(model_at(target), dirs, Room(config))[0] is None
+
+
+def test_a_model_with_its_head_in_it_answers(tmp_path: Path) -> None:
+    path = random_ggufs.write_model_with_mtp(tmp_path / "whole.gguf")
+    assert describe("whole", path).problem is None
+    with load(str(path), draft="none", n_ctx=256, parallel=1) as engine:
+        assert engine.generate("def f", max_tokens=4).finish().completion_tokens

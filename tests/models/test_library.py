@@ -43,9 +43,6 @@ def listed(folder: Path) -> dict[str, ModelDescription]:
     return {model.id: model for model in models}
 
 
-# --- finding one -------------------------------------------------------------------------------
-
-
 NESTED = Path("deep", "er", "nested.gguf")
 
 
@@ -83,9 +80,6 @@ def test_a_path_to_nothing_is_not_found(name: str) -> None:
 def test_a_strange_name_is_not_found(name: str) -> None:
     with pytest.raises(ModelNotFound):
         find_model(name)
-
-
-# --- listing all -------------------------------------------------------------------------------
 
 
 def test_the_bundled_pair_is_listed_first() -> None:
@@ -150,9 +144,6 @@ def test_a_directory_that_is_not_there_adds_nothing() -> None:
     assert [model.id for model in read_disk(folders).models] == BUNDLED_PAIR
 
 
-# --- directories -------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def library(shelf: Path) -> Path:
     """The shelf, with model directories on it."""
@@ -206,9 +197,6 @@ def test_a_folder_that_happens_to_be_here_takes_no_models_place(
     monkeypatch.chdir(library)
     assert find_model("stdlib-6m") == ggufs.TARGET
     assert find_model("./stdlib-6m") == library / "stdlib-6m"
-
-
-# --- describing one ----------------------------------------------------------------------------
 
 
 def described(folder: Path, *values: bytes) -> ModelDescription:

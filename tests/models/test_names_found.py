@@ -11,7 +11,6 @@ from localspec.models.library import SHOWN, choose_model, match_models
 from localspec.models.model import Format, Model
 from localspec.models.names import parse
 from localspec.protocol.messages import ModelDescription
-from tests.models.finding import named
 
 
 def model(
@@ -26,7 +25,8 @@ def model(
     found = ModelDescription(
         id=id, path=f"/{id}", format=format, backend="", size=size, store=store, names=names, problem=problem
     )
-    return named(found, Path(found.path), None if problem or store == "bundled" else parse(found))
+    parts = None if problem or store == "bundled" else parse(found)
+    return Model(Path(found.path), format, known=found, parts=parts)
 
 
 def ids(found: list[Model]) -> list[str]:

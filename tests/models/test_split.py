@@ -9,21 +9,21 @@ import pytest
 import localspec
 from localspec.errors import ModelInvalid
 from localspec.models.gguf import MISSING_PART, read_header, split_of
+from tests import random_ggufs
 from tests.models import ggufs
-from tests.models.disk import Toy, Writer
 from tests.models.finding import describe, find_model
-
-WRITER, TOY = Writer(), Toy("toy", type="Q8_0", layers=2)
 
 
 @pytest.fixture
 def parts(tmp_path: Path) -> list[Path]:
     """A model in three files."""
-    contents = WRITER.split(TOY, 3)
-    return [
-        ggufs.write(tmp_path, content, f"toy-{number:05}-of-00003.gguf")
-        for number, content in enumerate(contents, 1)
-    ]
+    return random_ggufs.write_llama(tmp_path / "toy.gguf", layers=2, parts=3)
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Path:
+    """The same in one file."""
+    return random_ggufs.write_llama(tmp_path / "whole.gguf", layers=2)[0]
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,11 @@ def test_a_part_is_known_by_its_name(name: str, expected: tuple[str, int, int] |
     assert (split and (split.stem, split.number, split.total)) == expected
 
 
-def test_the_header_is_that_of_the_whole_model(parts: list[Path], tmp_path: Path) -> None:
-    whole = read_header(ggufs.write(tmp_path, WRITER.content(TOY)))
-    split = read_header(parts[0])
-    assert split.parameters == whole.parameters and split.quantisation == whole.quantisation
-    assert {tensor.name for tensor in split.tensors} == {tensor.name for tensor in whole.tensors}
-    assert split.tokenizer_fp == whole.tokenizer_fp
+def test_the_header_is_that_of_the_whole_model(parts: list[Path], whole: Path) -> None:
+    split, joined = read_header(parts[0]), read_header(whole)
+    assert split.parameters == joined.parameters and split.quantisation == joined.quantisation
+    assert {tensor.name for tensor in split.tensors} == {tensor.name for tensor in joined.tensors}
+    assert split.tokenizer_fp == joined.tokenizer_fp
     assert split.size == sum(part.stat().st_size for part in parts)
 
 
@@ -77,10 +76,9 @@ def test_a_claim_of_very_many_parts_ends_at_once(tmp_path: Path) -> None:
     assert "part 2 of 99999 is missing" in str(describe("toy", path).problem)
 
 
-def test_llama_cpp_computes_the_same_from_the_parts(parts: list[Path], tmp_path: Path) -> None:
-    whole = ggufs.write(tmp_path, WRITER.content(TOY), "whole.gguf")
+def test_llama_cpp_computes_the_same_from_the_parts(parts: list[Path], whole: Path) -> None:
     texts = []
-    for path in (whole, find_model("toy", (str(tmp_path),))):
+    for path in (whole, find_model("toy", (str(whole.parent),))):
         with localspec.load(str(path), draft="none", backend="llama_cpp") as engine:
             chunks = engine.generate("def f(", max_tokens=12, temperature=0.0)
             texts.append("".join(chunk.text for chunk in chunks))

@@ -34,9 +34,6 @@ def problems(scan: Scan, root: Path) -> dict[str, str]:
     return {found.id: found.problem for found in scan(root) if found.problem is not None}
 
 
-# --- where they are ----------------------------------------------------------------------------
-
-
 def roots(name: str) -> list[Path]:
     return [store.root for store in stores_of() if store.name == name]
 
@@ -90,9 +87,6 @@ def test_lm_studios_directory_is_that_of_its_settings(home: Home) -> None:
         assert roots("lmstudio") == [home.root / ".lmstudio" / "models"]
 
 
-# --- any directory -----------------------------------------------------------------------------
-
-
 def test_of_a_split_model_the_first_part_stands_for_all(home: Home) -> None:
     for number in (3, 2):
         home.file(f"m/big-{number:05}-of-00003.gguf", b"")
@@ -125,9 +119,6 @@ def test_a_root_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     for scan, root in ((scan_folder, loop), (scan_hub, loop), (scan_ollama, loop), (scan_ollama, tmp_path)):
         with pytest.raises(OSError):
             list(scan(root))
-
-
-# --- the hub's cache ---------------------------------------------------------------------------
 
 
 def test_a_snapshot_has_its_repositorys_name(home: Home) -> None:
@@ -187,9 +178,6 @@ def test_incomplete_downloads_of_the_hub_are_reported(home: Home) -> None:
     assert not ids(scan_hub, home.root / HUB)
     (gone,) = scan_hub(home.root / HUB)
     assert gone.remedy == "Download it again: `localspec models pull org/Gone-GGUF`."
-
-
-# --- Ollama ------------------------------------------------------------------------------------
 
 
 def test_a_manifest_leads_to_its_blob(home: Home) -> None:

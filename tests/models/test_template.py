@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from localspec.errors import ModelInvalid
 from localspec.models import template
+from localspec.models.catalogue import BUNDLED_TARGET
 from localspec.models.gguf import read_header
-from localspec.models.template import ChatTemplate
+from localspec.models.template import CHATML, PLAIN, ChatTemplate, texts_of
 from localspec.protocol.requests import Message, Tool, ToolCall
+from tests.mlx_pair import mlx_model
 from tests.models import ggufs
 from tests.waiting import DEADLINE_S
 
@@ -41,9 +44,6 @@ def failure(source: str) -> str:
         render(source)
     assert "--raw" in caught.value.remedy
     return caught.value.message
-
-
-# --- rendering ---------------------------------------------------------------------------------
 
 
 def test_variables_stand_beside_the_templates_own_and_take_the_place_of_none() -> None:
@@ -122,9 +122,6 @@ def test_what_a_template_refuses_is_joined(source: str, expected: str) -> None:
     assert ChatTemplate(source).render([*turns, Message("user", "d")]) == expected
 
 
-# --- failing -----------------------------------------------------------------------------------
-
-
 def test_a_template_may_refuse_a_conversation() -> None:
     message = failure("{{ raise_exception('roles must alternate') }}")
     assert message == "the model's chat template failed: roles must alternate"
@@ -162,9 +159,6 @@ def test_a_lone_surrogate_is_refused(source: str) -> None:
     assert chat.render(CONVERSATION) == "fine"
 
 
-# --- the sandbox -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "source",
     [
@@ -183,9 +177,6 @@ def test_attribute_tricks_are_refused(source: str) -> None:
 @pytest.mark.parametrize("name", ["open", "eval", "__import__", "environment.compile"])
 def test_nothing_of_python_is_in_reach(name: str) -> None:
     assert "is undefined" in failure(f"{{{{ {name}('1') }}}}")
-
-
-# --- the limits --------------------------------------------------------------------------------
 
 
 def nested(depth: int, body: str = "", *, items: str = "r") -> str:
@@ -271,3 +262,22 @@ def test_arguments_are_objects_or_texts_as_the_template_takes_them() -> None:
 def test_a_tool_has_properties_though_it_has_no_parameters() -> None:
     said = "{% for t in tools %}{{ t.function.parameters.properties.items() | list }}{% endfor %}"
     assert ChatTemplate(said).render(CALLED[:1], tools=[Tool("now")]) == "[]"
+
+
+@pytest.mark.parametrize("format", ["gguf", "mlx"])
+def test_both_formats_of_a_model_have_their_texts(format: str) -> None:
+    path = ggufs.TARGET if format == "gguf" else mlx_model(BUNDLED_TARGET)
+    texts = texts_of(path)
+    assert texts["eos_token"] == "<|im_end|>"
+    assert texts["bos_token"] == ("<|endoftext|>" if format == "gguf" else "")
+    assert "<|im_start|>" in texts["chat_template"] and texts["model_ftype"] in ("F16", "BF16")
+
+
+def test_a_file_says_little_or_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(ggufs.gguf([ggufs.string("tokenizer.ggml.model", "llama")]))
+    assert list(texts_of(path).values())[1:] == ["", "", PLAIN]
+    path.write_bytes(ggufs.gguf([ggufs.strings("tokenizer.ggml.tokens", ["<|im_start|>"])]))
+    assert texts_of(path)["chat_template"] == CHATML
+    path.write_bytes(ggufs.gguf([ggufs.uint32("tokenizer.ggml.eos_token_id", 9)]))
+    assert texts_of(path)["eos_token"] == "", "there is no such token"

@@ -22,7 +22,7 @@ from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
-from tests import gguf_parts, random_ggufs
+from tests import random_ggufs
 from tests.parity.cases import Texts
 from tests.parity.play import Loaded
 
@@ -103,7 +103,7 @@ def loaded(name: str, folder: Path, *, parallel: int = 4) -> Iterator[Loaded]:
         yield both
 
 
-WIDE = gguf_parts.Dimensions(width=256, hidden=256, state=32, head=64)
+WIDE = random_ggufs.Dimensions(width=256, hidden=256, state=32, head=64)
 """sizes that can be quantised by K-quants"""
 QUANTISED = {"qwen35 Q8_0": "Q8_0", "qwen35 Q4_K_M": "Q4_K_M"}
 HYBRIDS = (*random_ggufs.FAMILIES, *QUANTISED)
@@ -114,7 +114,7 @@ HYBRID_TEXTS = replace(TEXTS, bases=tuple(source[:240] for source in SOURCES))
 def loaded_hybrid(name: str, folder: Path) -> Iterator[Loaded]:
     """One of HYBRIDS as the target, and as its own draft: that one is right now and then."""
     architecture, _, _ = name.partition(" ")
-    wide = gguf_parts.SMALL if name not in QUANTISED else WIDE
+    wide = random_ggufs.SMALL if name not in QUANTISED else WIDE
     path = random_ggufs.write_model(folder / f"{architecture}.gguf", architecture, wide)
     if name in QUANTISED:
         path = quantised(path, folder, QUANTISED[name])
