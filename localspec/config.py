@@ -88,7 +88,6 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 Dialect = Literal["openai", "anthropic", "llama.cpp", "ollama"]
 WITHOUT_TOKEN = "Every program and every user of this machine can send requests in these dialects"
-"""the risk of ``http.without_token``"""
 
 
 class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,7 +115,6 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     options: Options = Options()
 
     def over(self, base: EngineConfig) -> EngineConfig:
-        """Return ``base`` with this model's own settings."""
         return replace(base, **self.engine)
 
 
@@ -387,7 +385,6 @@ class Setting(NamedTuple):
 
 @cache
 def settings() -> tuple[Setting, ...]:
-    """All settings, in the order of the file."""
     defaults = Config()
     structs: dict[str, type[msgspec.Struct]] = {"": Config, **TABLES}
     return tuple(

@@ -131,7 +131,6 @@ def _require_home() -> Iterator[None]:
 
 
 def config_dir() -> Path:
-    """The directory of ``config.toml``."""
     return place("config")
 
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from localspec.models.catalogue import bundled_model
-from localspec.models.division import device_bytes
+from localspec.models.fit import device_bytes
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
 

@@ -15,8 +15,7 @@ from localspec.cli.models import describe_all
 from localspec.config import load_config
 from localspec.engine.load import plan_placement, room_for
 from localspec.errors import INSTALL_MLX, ExitCode, ModelError, ModelInvalid, ModelTooLarge
-from localspec.models.division import equal_layers, servers_of
-from localspec.models.fit import plan_context
+from localspec.models.fit import equal_layers, plan_context, servers_of
 from localspec.models.index import recent_disk
 from localspec.models.library import Sections, absolute, find, match_models
 from localspec.models.machine import free_memory, has_device_code

@@ -29,5 +29,4 @@ def problem_of(
 
 
 def end_sentence(text: str) -> str:
-    """A message as a whole sentence."""
     return text if text.endswith((".", "!", "?")) else f"{text}."

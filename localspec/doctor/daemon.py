@@ -17,7 +17,6 @@ from localspec.http.server import lacking
 from localspec.protocol.messages import DaemonStatus, Discovery
 
 ANSWER_S = 5.0
-"""seconds for a daemon to answer"""
 AGAIN = "Run `localspec daemon restart`; `localspec daemon logs` has more."
 OPEN = "`localspec config set http.enabled true`, then `localspec daemon restart`"
 

@@ -127,7 +127,6 @@ def _pair(
 
 
 def _pairing(pair: Pair, dirs: tuple[str, ...]) -> Finding:
-    """The draft model, or the reason for none."""
     name, drafter, draft = pair.target.name, pair.drafter, pair.draft
     if draft is None:
         known = None if drafter.asked or name not in CATALOGUE else CATALOGUE[name].draft

@@ -30,8 +30,17 @@ from localspec.errors import (
 )
 from localspec.memory.memory import Memory
 from localspec.models.directory import number_of
-from localspec.models.division import device_bytes, divide_model, nodes_of, part_of, rest_of, servers_of
-from localspec.models.fit import needs_beside, needs_of, plan_context
+from localspec.models.fit import (
+    device_bytes,
+    divide_model,
+    needs_beside,
+    needs_of,
+    nodes_of,
+    part_of,
+    plan_context,
+    rest_of,
+    servers_of,
+)
 from localspec.models.gguf import GgufHeader
 from localspec.models.machine import free_memory, machine_name
 from localspec.models.model import Model

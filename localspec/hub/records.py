@@ -158,7 +158,6 @@ def _names(pulled: Pulled) -> set[str]:
 
 
 def _places(pulled: Pulled) -> set[str]:
-    """The places of a model's files, complete or partial."""
     return {place_of(path) for path in (*pulled.paths, *map(pulled.partial, pulled.files))}
 
 

@@ -151,4 +151,3 @@ _ENTRIES = (
     ),
 )
 CATALOGUE = {entry.name: entry for entry in _ENTRIES}
-"""all models by their names, the default first"""

@@ -35,7 +35,6 @@ MAX_CONFIG = 16 * 1024 * 1024
 MAX_INDEX = 100 * 1024 * 1024
 """bytes of the index of split weights; that of the largest models has 9 MB"""
 MAX_WEIGHTS_HEADER = 100 * 1024 * 1024
-"""bytes of a header of weights"""
 MAX_NUMBER = 2**63 - 1
 """the largest integer on the wire, and more than any model has"""
 BITS = {

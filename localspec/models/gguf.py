@@ -28,6 +28,8 @@ T = TypeVar("T")
 
 REMEDY = "Give a complete model directory; `-m bundled` always works."
 RIGHT = "Give your user the right to read it."
+MAX_NUMBER = 2**31
+"""largest size in a header that a model can have"""
 LONGEST_SHOWN = 100
 """characters or bytes of a text from a file that are shown"""
 
@@ -85,8 +87,6 @@ MAX_ARRAY = 2_000_000
 MAX_KEY = 65_535
 MAX_DIMENSIONS = 4
 MAX_ELEMENTS = 2**63 - 1
-MAX_NUMBER = 2**31
-"""largest size in a header that a model can have"""
 PIECE = 256 * 1024
 """bytes read at a time"""
 
@@ -197,7 +197,6 @@ class GgufHeader:
 
     @property
     def types(self) -> set[str]:
-        """The names of all types that tensors have."""
         return {_type_name(tensor.type) for tensor in self.tensors}
 
     @property
@@ -221,7 +220,6 @@ class GgufHeader:
 
     @property
     def has_experts(self) -> bool:
-        """True for a mixture of experts."""
         return any(EXPERTS.match(tensor.name) for tensor in self.tensors)
 
     @property
@@ -318,7 +316,6 @@ def _join_parts(first: GgufHeader, split: Split) -> GgufHeader:
 
 
 def _read_file(path: Path, *, texts: bool = True) -> GgufHeader:
-    """One file's header; raises as :func:`read_header` does."""
     with open_plain(path) as (file, size):
         return _Reader(file, path, size, KEPT_ARRAYS if texts else ()).header()
 
@@ -358,7 +355,6 @@ class _Reader:
         return GgufHeader(metadata, tensors, self.size, fp, self.n_tokens)
 
     def entry(self, metadata: dict[str, Any]) -> None:
-        """Read the next key and its value into ``metadata``."""
         start = self.at
         key, kind = self.string(MAX_KEY), self.scalar("I")
         if key in metadata:
@@ -384,7 +380,6 @@ class _Reader:
                 raise self.bad("it became shorter while it was read")
 
     def take(self, n: int) -> bytes:
-        """The next ``n`` bytes."""
         self.need(n)
         self.at += n
         return bytes(self.data[self.at - n : self.at])

@@ -48,8 +48,6 @@ Sighting = list[tuple[str, StoredModel]]
 
 
 class Disk(NamedTuple):
-    """Every model, by stores; and the stores that exist."""
-
     found: list[Model]
     stores: list[StoreDescription]
 

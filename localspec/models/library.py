@@ -20,7 +20,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -35,10 +35,9 @@ from localspec.protocol.options import Options, is_written_as_path
 from localspec.protocol.requests import EngineConfig
 
 SUFFIX = ".gguf"
+LookUp = Callable[[str, tuple[str, ...]], list[Model]]
 HUBS_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
-"""names that ``models pull`` takes"""
 SHOWN = 8
-"""matches of an ambiguous name that a message lists"""
 
 
 # Finding.
@@ -243,16 +242,13 @@ class Sections:
         """Of the models that have sections, the names that mean ``model``; the last in the file first."""
         if not self.config.models:
             return ()
-        try:
-            places = places_of(model, self.config.model_dirs)
-        except LocalspecError:
-            places = set()
+        places, _ = self._find_covered(model, in_formats)
         sections = ((name, self._find_covered(name)[0]) for name in reversed(self.config.models))
         return tuple(name for name, covered in sections if name == model or not places.isdisjoint(covered))
 
-    def _find_covered(self, name: str) -> tuple[set[str], LocalspecError | None]:
-        """The places that a section applies to; or none, and the error."""
+    def _find_covered(self, name: str, look_up: LookUp = find_all) -> tuple[set[str], LocalspecError | None]:
+        """The places of all that is found by a name, such as a section's; or none, and the error."""
         try:
-            return {each.place for each in find_all(name, self.config.model_dirs)}, None
+            return {each.place for each in look_up(name, self.config.model_dirs)}, None
         except LocalspecError as error:
             return set(), error

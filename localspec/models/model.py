@@ -47,7 +47,6 @@ from localspec.protocol.messages import ModelDescription
 
 Format = Literal["gguf", "mlx"]
 Header = GgufHeader | ModelDirectory
-"""the header of a GGUF file, or of a model directory"""
 
 FORMATS: tuple[Format, ...] = ("gguf", "mlx")
 BACKENDS: dict[Format, str] = {"gguf": "llama_cpp", "mlx": "mlx"}
@@ -91,7 +90,6 @@ _vocabularies: dict[str, VocabularySummary] = {}
 
 
 def name_of(model: ModelDescription) -> str:
-    """The name to type for a model."""
     return model.names[0] if model.names else model.id
 
 
@@ -320,7 +318,6 @@ class Model:
         return replace(self, known=listed.known, parts=listed.parts, stamp=stamp)
 
     def as_frame(self) -> ModelFile:
-        """The frame that sends the model to another process."""
         return ModelFile(os.fsencode(self.path), self.signature, self.description)
 
 

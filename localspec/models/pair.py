@@ -14,8 +14,7 @@ from typing import Literal, NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError, ModelInvalid, ModelNotFound
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.division import nodes_of
-from localspec.models.fit import needs_of
+from localspec.models.fit import needs_of, nodes_of
 from localspec.models.index import forget_recent, known_beside
 from localspec.models.library import find, in_formats
 from localspec.models.model import BACKENDS, FORMATS, KINDS, Model, count, has_mlx, model_from, place_of
@@ -83,7 +82,6 @@ class Pair:
         return all(model.is_current for model in self.models)
 
     def as_frame(self) -> PairFile:
-        """The frame that sends the pair to another process."""
         draft = None if self.draft is None else self.draft.as_frame()
         return PairFile(self.target.as_frame(), self.why, draft, self.drafter.why, self.drafter.asked)
 
@@ -302,7 +300,6 @@ class _Pairing:
     # From its headers.
 
     def _verdict(self, model: Model) -> Fit:
-        """Raises :class:`ModelError`."""
         own, other = self._target.description.vocab_fp, model.description.vocab_fp
         if own is None or other is None:
             raise ModelInvalid("the target or the draft model has no vocabulary")

@@ -63,7 +63,6 @@ class Record:
             log.info("%s cannot be used and will be replaced: %s", self._path, error)
 
     def write(self) -> None:
-        """Write the state if it has changed."""
         learnt = json.dumps({"format": FORMAT, "of": self._key, "learnt": self._learnt.state()})
         if learnt == self._written:
             return
@@ -92,13 +91,11 @@ class PairResults(NamedTuple):
 
     @property
     def loses(self) -> bool:
-        """True if this draft is known not to help."""
         hopeless = self.accepted < HOPELESS * self.drafted
         return self.is_known and (hopeless or self.gain == 1.0)
 
     @property
     def wins(self) -> bool:
-        """True if this draft is known to help."""
         return self.is_known and self.gain is not None and not self.loses
 
 

@@ -24,7 +24,6 @@ MAX_SOURCE = 100_000
 MAX_CHARS = 8_000_000
 """characters of a rendering"""
 LONGEST_ERROR = 1000
-"""characters"""
 
 
 class Refusal(TemplateError):

@@ -27,7 +27,6 @@ TITLES = {
     "lmstudio": "LM Studio",
     "ollama": "Ollama",
 }
-"""titles of the stores, for those whose name is not the title"""
 SERVICE = Path("/usr/share/ollama/.ollama/models")
 """Ollama's models on Linux where it runs as a system service"""
 OLLAMAS_GROUP = "Run `sudo usermod -aG ollama $USER`, then log in again."

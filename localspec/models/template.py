@@ -28,7 +28,6 @@ from localspec.models.gguf import read_header
 from localspec.protocol.requests import Message, Tool
 
 RENDERER = Child("localspec.models.rendering")
-"""renders all templates of this process"""
 MAX_SECONDS = 2.0
 """processor time of one rendering, the compilation of its template included"""
 NO_VARIABLES: Mapping[str, Any] = MappingProxyType({})

@@ -18,7 +18,6 @@ Decoder = Callable[[str], bytes]
 Fit = Literal["exact", "compatible"]
 
 FITS: dict[Fit, str] = {"exact": "same vocabulary", "compatible": "compatible vocabularies"}
-"""the results of a comparison, for messages"""
 MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED = 5
 

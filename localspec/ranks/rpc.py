@@ -19,7 +19,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from localspec.errors import EngineBusy, ExitCode, InvalidOptions, NodeLost
-from localspec.models.division import divide_model
+from localspec.models.fit import divide_model
 from localspec.models.machine import free_memory
 from localspec.models.model import Model
 from localspec.models.needs import context_size

@@ -272,7 +272,6 @@ def uninstall(manager: Manager, job: ServiceJob) -> bool:
 
 
 def status(manager: Manager, job: ServiceJob) -> ServiceStatus:
-    """The status of the service in its manager."""
     state, pid = manager.running()
     installed = manager.path.exists()
     content = manager.path.read_text(encoding="utf-8", errors="replace") if installed else ""

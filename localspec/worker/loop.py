@@ -22,7 +22,7 @@ from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Event as SequenceEvent
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
-from localspec.models.division import nodes_of
+from localspec.models.fit import nodes_of
 from localspec.models.model import Model, name_of
 from localspec.models.pair import pair_from
 from localspec.models.template import RENDERER

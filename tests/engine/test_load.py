@@ -36,8 +36,7 @@ from localspec.errors import (
     TokenizerMismatch,
 )
 from localspec.models.catalogue import bundled_model
-from localspec.models.division import device_bytes, part_of
-from localspec.models.fit import needs_beside, needs_of
+from localspec.models.fit import device_bytes, needs_beside, needs_of, part_of
 from localspec.models.model import Model, model_at
 from localspec.models.pair import Pair, choose
 from localspec.models.records import read_pair_results

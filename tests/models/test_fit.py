@@ -14,8 +14,7 @@ from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.engine.load import load
 from localspec.errors import ModelTooLarge
 from localspec.models.directory import ModelDirectory
-from localspec.models.division import divide_model, part_of, rest_of
-from localspec.models.fit import needs_of
+from localspec.models.fit import divide_model, needs_of, part_of, rest_of
 from localspec.models.gguf import GgufHeader
 from localspec.models.model import Model, model_at
 from localspec.models.needs import PROCESS, Needs, Size, context_size, size_of

@@ -22,7 +22,7 @@ from localspec.errors import (
     ModelTooLarge,
     NodeLost,
 )
-from localspec.models.division import share_of
+from localspec.models.fit import share_of
 from localspec.models.gguf import GgufHeader
 from localspec.models.model import model_at
 from localspec.models.needs import size_of

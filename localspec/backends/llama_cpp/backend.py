@@ -46,8 +46,7 @@ from localspec.backends.llama_cpp.native import (
 )
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.errors import EngineBusy, EngineError, LocalspecError, ModelInvalid
-from localspec.models.division import rest_of, share_of
-from localspec.models.fit import CellBytes, choose_sizes
+from localspec.models.fit import CellBytes, choose_sizes, rest_of, share_of
 from localspec.models.gguf import GgufHeader
 from localspec.models.machine import free_memory
 from localspec.models.model import Model, problem_of_file

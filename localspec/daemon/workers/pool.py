@@ -22,8 +22,7 @@ from localspec.daemon.workers.turns import Turns
 from localspec.daemon.workers.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown, from_dict
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
-from localspec.models.division import servers_of
-from localspec.models.fit import needs_beside
+from localspec.models.fit import needs_beside, servers_of
 from localspec.models.library import Sections, places_of
 from localspec.models.machine import free_memory, has_device_code
 from localspec.models.model import Model
