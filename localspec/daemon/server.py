@@ -181,7 +181,7 @@ class DaemonServer:
         self._daemon = Daemon(config, worker)
         self._daemon.http_flag = self._must_open_http = http
         self._listening: Listening | None = None
-        self._announcement: Announcement | None = None
+        self._announcement = Announcement()
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Serve until SIGTERM, SIGINT or ``daemon/shutdown``; ``on_ready`` is called once it listens. Raises
@@ -208,7 +208,6 @@ class DaemonServer:
     async def _wait_for_end(self) -> None:
         """Wait for a requested stop, or until clients cannot find this daemon any more: it would keep its
         successor from the history of chats."""
-        assert self._announcement is not None
         while self._announcement.is_there():
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._daemon.stopping.wait(), CHECK_S)
@@ -228,10 +227,9 @@ class DaemonServer:
             log.error("HTTP server: %s. %s", error.message, error.remedy)
 
     async def _listen(self) -> None:
-        self._announcement = announcement = Announcement()
-        place = announcement.socket
+        place = self._announcement.socket
         self._listening, self._daemon.socket = await listen(self._daemon, place), str(place)
-        announcement.write()
+        self._announcement.write()
 
     async def _stop(self) -> None:
         """Withdraw the announcement, let answers end or cancel them, end the workers, close every socket. New
@@ -240,8 +238,7 @@ class DaemonServer:
         daemon.stopping.set()
         # Before any client can see it end: a client that starts the service then gets a new daemon.
         notify_supervisor("STOPPING=1")
-        if self._announcement is not None:
-            self._announcement.withdraw()
+        self._announcement.withdraw()
         if self._listening is not None:
             self._listening.close(close_connections=False)
         until = time.monotonic() + DRAIN_S

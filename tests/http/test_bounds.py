@@ -115,7 +115,7 @@ def test_another_protocol_is_answered_by_this_one(echo: HttpServer, packets: int
 BIASED = {"prompt": "x", "logit_bias": [[1, 1.0]] * 4097}
 BODIES: dict[str, tuple[str, dict[str, Any], int, str]] = {
     "commas": ("/completion", {"prompt": "," * (MOST_COMMAS + 1)}, 413, f"{MOST_COMMAS + 1} commas"),
-    "texts": ("/completion", {"prompt": [""] * 30_001}, 413, "30000 texts, lists and objects"),
+    "texts": ("/completion", {"prompt": [""] * 30_001}, 413, "30000 texts, lists, objects"),
     "roles": ("/v1/messages", {"messages": [{"role": "user"}] * 10_000}, 413, "30000 texts"),
     "names": ("/completion", {"prompt": "x", "response_fields": ["a"] * 65}, 400, "response_fields"),
     "samplers": ("/completion", {"prompt": "x", "samplers": ["a"] * 65}, 400, "samplers"),

@@ -13,18 +13,18 @@ CEILINGS = {
     "localspec/bench": 165,
     "localspec/cli": 2323,
     "localspec/client": 482,
-    "localspec/completion": 307,
+    "localspec/completion": 304,
     "localspec/constraints": 445,
-    "localspec/daemon": 2704,
+    "localspec/daemon": 2707,
     "localspec/doctor": 325,
     "localspec/engine": 2451,
-    "localspec/http": 2474,
+    "localspec/http": 2479,
     "localspec/hub": 599,
-    "localspec/lsp": 712,
+    "localspec/lsp": 719,
     "localspec/memory": 825,
-    "localspec/models": 2255,
+    "localspec/models": 2240,
     "localspec/protocol": 956,
-    "localspec/ranks": 574,
+    "localspec/ranks": 576,
     "localspec/service": 197,
     "localspec/speculation": 1227,
     "localspec/tools": 694,
@@ -34,24 +34,27 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
-    "tests": 31750,
+    "tests": 30949,
 }
 TOTALS = {
     "assets": 1798,
-    "localspec": 25889,
+    "localspec": 25888,
     "plugins/llm": 93,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
-    "tests": 31750,
+    "tests": 30949,
 }
 """bounds of the sums of ceilings by area, which only fall; goals: 25,800 lines of code in localspec, and of
 all lines 41,500 there and 45,000 in tests"""
 ROOMS = {"heads": 900, "next edit": 900, "fast rounds": 150}
 """lines of code of new capabilities"""
 RAISED: dict[str, list[tuple[int, str, str]]] = {
+    "localspec/daemon": [(3, "localspec/models", "the end of a daemon that clients cannot find")],
+    "localspec/http": [(5, "localspec/models", "a bound of a body's values")],
+    "localspec/lsp": [(7, "localspec/models", "answers to malformed requests")],
+    "localspec/ranks": [(2, "localspec/completion", "an odd variable of sshd")],
     "localspec/hub": [(5, "localspec/tui", "pip's own index, without a host's name")],
     "localspec/memory": [(1, "localspec/tui", "waiting texts of a source with another's tag")],
-    "localspec/models": [(1, "localspec/tui", "numbered names that no other model has")],
     "localspec/tools": [(2, "localspec/tui", "names of verbs with their nouns")],
     "localspec/worker": [(1, "localspec/tui", "names of verbs with their nouns")],
 }
