@@ -17,6 +17,7 @@ from tests.parity.prompts import prompts
 from tests.real_models import SMALL, real_model
 from tests.toys import answer, run_all
 
+pytestmark = pytest.mark.timeout(300)  # 35 s on a quiet machine; cut off in a forward it spoils the next
 CONFIG = EngineConfig(n_ctx=1024, parallel=2, idle_measuring=False)
 PROPOSERS: dict[str, int | None] = {"prompt-lookup": 5, "memory": 7, "draft": 7, "auto": None}
 """with the length of their drafts"""
