@@ -33,10 +33,7 @@ CHANGED = {
     "changed": "config.toml has changed since the daemon started; the next command replaces an idle daemon.",
     "broken": "config.toml is not valid (see `localspec doctor`); the daemon keeps its earlier settings.",
 }
-app = App(
-    name="daemon",
-    help_epilogue=examples("localspec daemon status", "localspec daemon logs --follow"),
-)
+app = App(name="daemon", help_epilogue=examples("localspec daemon status", "localspec daemon logs --follow"))
 
 
 @app.command
@@ -63,12 +60,12 @@ def start(*, as_json: AsJson = False) -> int:
 
     With --json: pid, version, protocol, socket.
     """
-    found, status = asyncio.run(_find_started_daemon())
+    status = asyncio.run(_start())
     _print_problems(status)
     if as_json:
-        output.json(found)
+        output.json(Discovery(status.pid, status.version, status.protocol, status.socket))
     else:
-        output.write(f"The daemon runs (pid {found.pid}) at {found.socket}\n")
+        output.write(f"The daemon runs (pid {status.pid}) at {status.socket}\n")
         if status.http is not None:
             output.write(f"The HTTP server is at {status.http}\n")
         output.note(f"Its log is {home.log_path()}.")
@@ -84,16 +81,9 @@ def _print_problems(status: DaemonStatus) -> None:
         output.note(f"Chats: {status.history_problem}")
 
 
-async def _find_started_daemon() -> tuple[Discovery, DaemonStatus]:
+async def _start() -> DaemonStatus:
     async with await connect() as client:
-        status = await client.status()
-        found = discovery.find()
-    if found is None:
-        raise DaemonUnavailable(
-            "the daemon ended during the request",
-            "Run the command again; `localspec daemon logs` shows why the daemon ended.",
-        )
-    return found, status
+        return await client.status()
 
 
 @app.command
