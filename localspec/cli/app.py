@@ -30,7 +30,6 @@ app = App(
 )
 app.command(
     "localspec.cli.run:run",
-    name="run",
     help="Answer a prompt.",
     usage=arguments("run", "[PROMPT...]"),
     help_epilogue=f"""Text piped in comes first, then the argument. The answer streams to stdout, everything \
@@ -46,13 +45,11 @@ else goes to stderr; Ctrl-C ends the generation. {EXIT_CODES}
 )
 app.command(
     "localspec.cli.chat:chat",
-    name="chat",
     help="Chat in the terminal.",
     help_epilogue=examples("localspec chat -c", "localspec chat -m qwen2.5-coder:0.5b --private"),
 )
 app.command(
     "localspec.cli.run:complete",
-    name="complete",
     help="Fill in the middle: print the text between a prefix and a suffix.",
     help_epilogue=examples(
         "localspec complete --prefix-file before.py --suffix-file after.py",
@@ -84,7 +81,6 @@ app.command(
 )
 app.command(
     "localspec.cli.doctor:doctor",
-    name="doctor",
     help="Check what works on this machine, and print a remedy for what does not.",
     help_epilogue="""Checks Python, each backend and its device, config.toml, the default model, its draft \
 model and their memory, the daemon, its HTTP server and the disk. Each line is ok, warning or problem, with \
@@ -92,7 +88,6 @@ a remedy where one is needed. Exits with 1 if there is a problem.""",
 )
 app.command(
     "localspec.cli.purge:purge",
-    name="purge",
     help="Remove what localspec keeps on this disk, after a list of it and a question.",
     usage=arguments("purge", "[PARTS...]"),
     help_epilogue=examples("localspec purge --keep-models", "localspec purge sessions caches --yes"),

@@ -82,15 +82,7 @@ def order_of(flags: BenchFlags) -> Order:
         check_value(Options, "k", flags.k, said="-k")
     given = Options(model=flags.model, draft=flags.draft, backend=flags.backend).over(environment_options())
     _, engine, pair = local.choose_pair(given, load_config())
-    return Order(
-        pair=pair,
-        config=engine,
-        proposer=flags.proposer,
-        k=flags.k,
-        workloads=flags.workload,
-        tokens=flags.tokens,
-        runs=flags.runs,
-    )
+    return Order(pair, engine, flags.proposer, flags.k, flags.workload, flags.tokens, flags.runs)
 
 
 def _print(results: Results) -> None:

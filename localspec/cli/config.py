@@ -42,10 +42,7 @@ from localspec.wording import printable
 
 Key = Annotated[str, Parameter(completer=completers.settings)]
 USUAL_EDITORS = ("editor", "nano", "vim")
-app = App(
-    name="config",
-    help_epilogue=examples("localspec config show", "localspec config set n_ctx 8192"),
-)
+app = App(name="config", help_epilogue=examples("localspec config show", "localspec config set n_ctx 8192"))
 
 
 @app.command(

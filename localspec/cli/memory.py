@@ -21,10 +21,7 @@ from localspec.protocol.messages import TableStats
 from localspec.wording import count_noun, size
 
 SHOWN_SOURCES = 3
-app = App(
-    name="memory",
-    help_epilogue=examples("localspec memory stats", "localspec memory prime src/"),
-)
+app = App(name="memory", help_epilogue=examples("localspec memory stats", "localspec memory prime src/"))
 
 
 @app.command
@@ -116,7 +113,6 @@ def _check_selection(workspace: str | None, source: str | None, *, every: bool) 
 
 app.command(
     "localspec.cli.prime:prime",
-    name="prime",
     help="Learn text files in advance, each into the table of its workspace.",
     usage=arguments("memory prime", "[PATHS...]"),
     help_epilogue=examples("localspec memory prime src/", "localspec memory prime app.py --workspace ."),

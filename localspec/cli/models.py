@@ -35,10 +35,7 @@ app = App(
 )
 
 
-@app.command(
-    name="list",
-    help_epilogue=examples("localspec models list", "localspec models list --json"),
-)
+@app.command(name="list", help_epilogue=examples("localspec models list", "localspec models list --json"))
 def list_(*, as_json: AsJson = False) -> int:
     """List every model on this disk, also those of other programs.
 
@@ -169,13 +166,11 @@ def unload(model: ModelName = None, *, as_json: AsJson = False) -> int:
 
 app.command(
     "localspec.cli.show:show",
-    name="show",
     help="Show the facts of one model: its paths, its header, and the memory that it needs.",
     help_epilogue=examples("localspec models show qwen2.5-coder:0.5b"),
 )
 app.command(
     "localspec.cli.pull:pull",
-    name="pull",
     help="Download a model of the catalogue or of the Hugging Face hub; without a name, propose one.",
     usage=arguments("models pull", "[REPOSITORY]"),
     help_epilogue=examples(
@@ -193,7 +188,6 @@ app.command(
 )
 app.command(
     "localspec.cli.pair:pair",
-    name="pair",
     help="Show which draft model is chosen for a model, and why the others are not.",
     usage=arguments("models pair", "[MODEL]"),
     help_epilogue=examples("localspec models pair qwen2.5-coder:0.5b"),

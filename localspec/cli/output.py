@@ -16,12 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.wording import (
-    one_line,
-    printable,
-    size,
-    underway,
-)
+from localspec.wording import one_line, printable, size, underway
 
 line_is_open = False
 """True if the last output to stdout, or a terminal's echo, did not end its line"""
@@ -148,7 +143,6 @@ def warnings_as_notes() -> Iterator[None]:
 
 
 def is_terminal() -> bool:
-    """Return True if stdout is a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
@@ -175,7 +169,6 @@ def failure(error: LocalspecError, *, as_json: bool) -> None:
 
 
 def can_ask() -> bool:
-    """Return True if stdin is a terminal, so that a question can be answered."""
     return sys.stdin is not None and sys.stdin.isatty()
 
 

@@ -10,10 +10,7 @@ from localspec.cli import output
 from localspec.cli.output import examples
 from localspec.ranks import rpc
 
-app = App(
-    name="rpc",
-    help_epilogue=examples("localspec rpc serve 192.168.1.7:50052"),
-)
+app = App(name="rpc", help_epilogue=examples("localspec rpc serve 192.168.1.7:50052"))
 
 
 @app.command(help_epilogue=examples("localspec rpc serve 192.168.1.7:50052"))

@@ -19,10 +19,7 @@ from localspec.service.service import ServiceStatus, daemon_job, this_manager
 BUSY = "localspec: the running daemon has requests and was not replaced; the service starts once it ends."
 OUTDATED = "localspec: the service's file is not up to date; `localspec service install` updates it."
 FAILED = "localspec: it failed, see `localspec daemon logs`; `localspec service install` starts it again."
-app = App(
-    name="service",
-    help_epilogue=examples("localspec service install", "localspec service status"),
-)
+app = App(name="service", help_epilogue=examples("localspec service install", "localspec service status"))
 
 
 @app.command(help_epilogue=examples("LOCALSPEC_HOME=~/portable localspec service install"))

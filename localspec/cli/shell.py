@@ -50,9 +50,7 @@ MORE: dict[Shell, str] = {"bash": COLONS, "zsh": ANY_NAME}
 
 
 def install(
-    *,
-    shell: Shell | None = None,
-    to: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    *, shell: Shell | None = None, to: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None
 ) -> int:
     """Write the completion script where the shell looks for it, and print the remaining step.
 
