@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, Unpack
+from typing import Annotated, Any, Unpack, get_args
 
 import msgspec
 from msgspec.structs import asdict
@@ -17,15 +17,18 @@ from localspec.http.models import model_of
 from localspec.http.sampling import length_of
 from localspec.protocol.messages import Tokenize
 from localspec.protocol.options import LONGEST_SHOWN, Options
-from localspec.protocol.requests import MOST_TOOLS, ChatPrompt, Message, Result, Tool, ToolCall, ToolChoice
+from localspec.protocol.requests import (
+    MOST_TOOLS,
+    ChatPrompt,
+    Message,
+    Result,
+    Role,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
 
-ROLES: dict[str, Literal["system", "user", "assistant", "tool"]] = {
-    "developer": "system",
-    "system": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-}
+ROLES: dict[str, Role] = {"developer": "system", **{role: role for role in get_args(Role)}}
 TEXTS = ("text", "input_text", "output_text", "refusal", "reasoning_text")
 """the types of parts that are accepted"""
 IMAGES = ("image", "image_url", "input_image")

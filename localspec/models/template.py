@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from localspec.child import Child
 from localspec.errors import ModelInvalid
@@ -25,7 +25,7 @@ from localspec.models.directory import (
     text_of_token,
 )
 from localspec.models.gguf import read_header
-from localspec.protocol.requests import Message, Tool
+from localspec.protocol.requests import Message, Role, Tool
 
 RENDERER = Child("localspec.models.rendering")
 MAX_SECONDS = 2.0
@@ -44,8 +44,7 @@ PLAIN = "{{ messages | map(attribute='content') | join('\n\n') }}"
 _REMEDY = (
     "Send the text without a template: `run --raw`, over HTTP `/v1/completions`, or `raw` of `/api/generate`."
 )
-_Role = Literal["system", "user", "assistant", "tool"]
-_SYSTEMS: tuple[_Role, ...] = ("system", "user")
+_SYSTEMS: tuple[Role, ...] = ("system", "user")
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 """names that templates have for the thoughts of a turn"""
 
@@ -98,11 +97,11 @@ class ChatTemplate:
         return kind, text
 
 
-def _join_messages(messages: Iterable[Message], system: _Role) -> list[Message]:
+def _join_messages(messages: Iterable[Message], system: Role) -> list[Message]:
     """``messages`` with neighbours of one role as one message, but for calls and their results; ``system``:
     the role of system messages."""
 
-    def kind(message: Message) -> tuple[_Role, int]:
+    def kind(message: Message) -> tuple[Role, int]:
         role = system if message.role == "system" else message.role
         return role, id(message) if message.tool_calls or role == "tool" else 0
 

@@ -110,11 +110,14 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     parameters: dict[str, Any] = {}
 
 
+Role = Literal["system", "user", "assistant", "tool"]
+
+
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One turn of a conversation. ``tool_calls`` and ``thinking`` are those of an assistant's turn; a turn of
     the role ``tool`` has the result of the call ``tool_call_id``."""
 
-    role: Literal["system", "user", "assistant", "tool"]
+    role: Role
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: Identity = ""
@@ -202,7 +205,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goes_as(self) -> Priority:
-        """The request's priority: as given, else that of its prompt."""
         return self.priority or ("completion" if isinstance(self.prompt, FimPrompt) else "chat")
 
 
