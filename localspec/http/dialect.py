@@ -78,8 +78,7 @@ def context_numbers(error: LocalspecError) -> dict[str, int]:
     """Return llama.cpp's ``n_prompt_tokens`` and ``n_ctx`` for a prompt that is too long, else nothing."""
     if "prompt_tokens" not in error.details:
         return {}
-    details = error.details
-    return {"n_prompt_tokens": int(details["prompt_tokens"]), "n_ctx": int(details["n_ctx"])}
+    return {"n_prompt_tokens": int(error.details["prompt_tokens"]), "n_ctx": int(error.details["n_ctx"])}
 
 
 def sentence(error: LocalspecError) -> str:

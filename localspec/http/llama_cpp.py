@@ -37,7 +37,6 @@ from localspec.protocol.messages import CompletionWarm, LoadedModel, NoParams, S
 from localspec.protocol.options import KINDS, Options
 from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, Token
 
-UNNAMED = "unnamed"
 STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "eos"}
 """``stop_type`` by finish reason, for answers that no stop string ended; all others are ``limit``"""
 ERROR_KINDS = {
@@ -52,8 +51,7 @@ ERROR_KINDS = {
 
 CAPS = "supports_tools", "supports_tool_calls", "supports_parallel_tool_calls"
 """``chat_template_caps``: what chats can use here, whatever the template could"""
-BUILD = f"localspec {__version__}"
-DRAFTING = tuple(f'rounds_total{{choice="{name}"' for name in (kind.name for kind in KINDS))
+DRAFTING = tuple(f'rounds_total{{choice="{kind.name}"' for kind in KINDS)
 METRICS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("prompt_tokens_total", "Prompt tokens that were prefilled.", ('tokens_total{kind="prompt"}',)),
     ("prompt_tokens_cached_total", "Prompt tokens reused.", ('tokens_total{kind="cached"}',)),
@@ -135,7 +133,7 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     """Fill the gap between prefix and suffix; ``prompt`` is the end of the prefix."""
     count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, openai.MOST_FILLED, "n_cmpl")
     prefix, options = body.input_prefix + body.prompt, _options(body)
-    extra = tuple(File(each.filename or UNNAMED, each.text) for each in body.input_extra)
+    extra = tuple(File(each.filename or "unnamed", each.text) for each in body.input_extra)
     if body.n_predict == 0:
         # No client waits for its text, so no time limit ends it either.
         params = CompletionWarm(prefix=prefix, suffix=body.input_suffix, extra=extra, options=options)
@@ -301,7 +299,7 @@ async def props(client: Client, body: NoParams) -> Answer:
         **texts,
         "chat_template_caps": dict.fromkeys(CAPS, "tools" in abilities),
         "modalities": {"vision": False, "video": False, "audio": False},
-        "build_info": BUILD,
+        "build_info": f"localspec {__version__}",
     }
 
 
@@ -312,15 +310,8 @@ async def slots(client: Client, body: NoParams) -> Answer:
     running = 0 if loaded is None else loaded.running
     engine = read_config().engine
     n_ctx = context_size(own.context if own is not None else None, engine) if loaded is None else loaded.n_ctx
-    return [
-        {
-            "id": i,
-            "n_ctx": n_ctx,
-            "speculative": loaded is not None and bool(loaded.drafts),
-            "is_processing": i < running,
-        }
-        for i in range(max(_sequences(loaded), running))
-    ]
+    facts = {"n_ctx": n_ctx, "speculative": loaded is not None and bool(loaded.drafts)}
+    return [{"id": i, **facts, "is_processing": i < running} for i in range(max(_sequences(loaded), running))]
 
 
 async def metrics(client: Client, body: NoParams) -> Answer:
@@ -403,13 +394,8 @@ DIALECT = Dialect(
     SSE._replace(end=b""),
     {"fim_unsupported": HTTPStatus.NOT_IMPLEMENTED},
 )
-CHAT = Dialect(
-    "llama.cpp",
-    tuple(
-        Endpoint("POST", f"/chat/completions{path}", openai.OpenaiChatBody, handler, openai.REFUSED_OF_CHATS)
-        for path, handler in (("", openai.chat), ("/input_tokens", openai.count_tokens))
-    ),
-    error,
-    SSE,
+CHATS = (each for each in openai.DIALECT.endpoints if each.body is openai.OpenaiChatBody)
+CHAT = DIALECT._replace(
+    endpoints=tuple(each._replace(path=each.path.removeprefix("/v1")) for each in CHATS), framing=SSE
 )
 """chat with the stream's end that OpenAI's dialect has"""

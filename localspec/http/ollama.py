@@ -28,6 +28,7 @@ from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import is_at, model_named, modified_s, named_models, read_config
 from localspec.http.sampling import ANY_OBJECT, Ours, Sampling, length_of, options_of
 from localspec.models.library import Sections
+from localspec.models.model import count
 from localspec.models.needs import context_size
 from localspec.protocol.messages import LoadedModel, ModelDescription, NoParams, StreamDelta
 from localspec.protocol.options import Options
@@ -257,15 +258,9 @@ def _details(model: ModelDescription) -> dict[str, Any]:
         "format": model.format,
         "family": family,
         "families": [family],
-        "parameter_size": _parameters(model.parameters),
+        "parameter_size": count(model.parameters).replace(" ", "") if model.parameters else "",
         "quantization_level": model.quantisation or "",
     }
-
-
-def _parameters(count: int | None) -> str:
-    if count is None:
-        return ""
-    return f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.0f}M"
 
 
 def _time(seconds: float) -> str:

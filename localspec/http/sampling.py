@@ -33,8 +33,7 @@ MOST_TEXTS = 256
 """texts among tokens: each is a request to the daemon"""
 IDS = "Give the ids of tokens instead: POST /tokenize returns them."
 Strength = float | bool
-MOST_BIASES = 4096
-Biases = Meta(max_length=MOST_BIASES)
+Biases = Meta(max_length=4096)
 Bias = Annotated[dict[int, Strength], Biases] | Annotated[list[tuple[int, Strength]], Biases]
 MOST_NAMES = Meta(max_length=64)
 # Here ``localspec/speculation/sampling.py`` fixes the order: temperature before the samplers that cut

@@ -119,10 +119,7 @@ def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, http: HttpServ
 
 @pytest.mark.parametrize(
     ("said", "status", "sentence"),
-    [
-        ({"model": "not-here"}, 404, "not-here"),
-        ({"keep_alive": "soon"}, 400, "keep_alive is not a duration"),
-    ],
+    [({"model": "not-here"}, 404, "not-here"), ({"keep_alive": "soon"}, 400, "keep_alive is not a duration")],
     ids=str,
 )
 def test_what_is_refused(client: ollama.Client, said: dict[str, Any], status: int, sentence: str) -> None:
