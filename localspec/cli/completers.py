@@ -21,7 +21,6 @@ SHOWN_TITLE = 60
 
 
 def models(_context: CompletionContext) -> list[str]:
-    """The names of models that can be used."""
     return _names(lambda model: model.problem is None)
 
 

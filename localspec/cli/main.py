@@ -21,7 +21,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command; returns its exit code."""
     as_json = any(a.partition("=")[0] in ("--json", "--stream-json") for a in arguments)
     output.prepare()
     try:

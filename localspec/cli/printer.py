@@ -21,8 +21,6 @@ ENDINGS = {
 
 
 class Printer:
-    """Prints one answer while it is generated, in the requested form."""
-
     def __init__(self, *, as_json: bool = False, events: bool = False, stats: bool = False) -> None:
         self._json, self._events, self._stats = as_json, events, stats
         self._progress = output.LiveProgress()

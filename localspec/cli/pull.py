@@ -201,7 +201,6 @@ def _wants(small: DownloadChoice, flags: PullFlags) -> bool:
 
 
 def complete_pulled(_context: CompletionContext) -> list[str]:
-    """The names of models that `models pull` downloaded."""
     return completers.typeable({each.name for each in records.read()})
 
 

@@ -101,21 +101,15 @@ class RunFlags(AnswerFlags):
         if kept and self.system is not None:
             message = f"--system cannot be combined with {kept}: a session keeps its system prompt"
             raise InvalidOptions(message, "Drop --system, or start a new session.")
-        if self.tools:
-            self._check_tools()
+        if self.tools and (self.raw or self.no_daemon):
+            given_flag = "--raw" if self.raw else "--no-daemon"
+            raise InvalidOptions(f"--tools cannot be combined with {given_flag}", f"Drop {given_flag}.")
+        if self.tools and not (self.yes or can_ask()):
+            message = "stdin is not a terminal, so calls of tools cannot be confirmed"
+            raise InvalidOptions(message, "Add --yes to make them all.")
         if self.raw and self.system is not None:
             message = "--raw cannot be combined with --system: raw text has no system prompt"
             raise InvalidOptions(message, "Drop --raw or --system.")
-
-    def _check_tools(self) -> None:
-        if self.raw or self.no_daemon:
-            given = "--raw" if self.raw else "--no-daemon"
-            raise InvalidOptions(f"--tools cannot be combined with {given}", f"Drop {given}.")
-        if not (self.yes or can_ask()):
-            raise InvalidOptions(
-                "stdin is not a terminal, so calls of tools cannot be confirmed",
-                "Add --yes to make them all.",
-            )
 
     def constrain_options(self, options: Options) -> Options:
         """``options`` with the form of the answer and its thoughts; raises :class:`InvalidOptions`."""
@@ -138,7 +132,6 @@ class RunFlags(AnswerFlags):
         return parsed.over(options)
 
     def messages(self, text: str) -> tuple[Message, ...]:
-        """The messages of a chat that begins with this text."""
         system = (Message("system", self.system),) if self.system is not None else ()
         return (*system, Message("user", text))
 

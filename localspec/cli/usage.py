@@ -28,7 +28,6 @@ TAKES = {int: "a whole number", float: "a number", bool: "true or false", Path: 
 
 
 def translate_error(error: CycloptsError) -> InvalidOptions:
-    """The parser's error as one of localspec's."""
     command = " ".join(("localspec", *(error.command_chain or ())))
     return InvalidOptions(_what(error, command), f"See `{command} --help`.")
 

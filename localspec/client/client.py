@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from websockets.asyncio.client import ClientConnection
@@ -77,9 +76,7 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         await self.close()
 
     @property
@@ -190,7 +187,6 @@ class Client:
         await self.request("session/delete", wire.NoParams, wire.SessionId(session=session))
 
     async def models(self) -> tuple[wire.ModelDescription, ...]:
-        """The models on this disk."""
         return (await self.request("models/list", wire.ModelList)).models
 
     async def tokenize(self, params: wire.Tokenize) -> wire.Tokenized:
@@ -206,7 +202,6 @@ class Client:
         await self.request("completion/feedback", wire.NoParams, params)
 
     async def status(self) -> wire.DaemonStatus:
-        """The daemon's state: its models, connections and requests."""
         return await self.request("daemon/status", wire.DaemonStatus)
 
     async def subscribe(self) -> Subscription:
@@ -231,7 +226,6 @@ class Client:
         return self._wire.request("memory/prime", params, wire.Primed)
 
     async def metrics(self) -> wire.DaemonMetrics:
-        """Totals since the daemon started."""
         return await self.request("metrics", wire.DaemonMetrics)
 
     async def shutdown(self, *, if_idle: bool = False) -> None:

@@ -107,7 +107,6 @@ LONGEST_SHOWN = 60
 """longest refused value, in characters, that an error repeats"""
 LONGEST_GRAMMAR = 1 << 20
 """characters of a grammar, or of a JSON schema as text"""
-LONGEST_REGEX = 1 << 16
 CONSTRAINTS = ("schema", "grammar", "regex", "choice")
 """options of which a request has at most one: what the whole answer must match"""
 _LONG_QUOTE = re.compile(rf"(['`])[^'`]{{{LONGEST_SHOWN},}}\1")
@@ -178,14 +177,13 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """grammar that the answer matches; not set: none"""
     grammar_syntax: Literal["lark", "gbnf"] | None = None
     """syntax of the grammar; not set: lark"""
-    regex: Annotated[str, Meta(min_length=1, max_length=LONGEST_REGEX)] | None = None
+    regex: Annotated[str, Meta(min_length=1, max_length=1 << 16)] | None = None
     """regular expression that the whole answer matches; not set: none"""
     choice: Annotated[tuple[Choice, ...], Meta(min_length=1, max_length=1024)] | None = None
     """texts of which the answer is one; not set: any"""
 
     @property
     def has_form(self) -> bool:
-        """True if the whole answer must match a form."""
         return any(getattr(self, name) is not None for name in CONSTRAINTS)
 
     def over(self, base: Options) -> Options:
@@ -214,7 +212,6 @@ SETTABLE = tuple(name for name in Options.__struct_fields__ if name not in (*CON
 
 
 def names_draft(options: Options) -> bool:
-    """Return True if the options name a draft model."""
     return options.draft not in (None, "auto", "none")
 
 
@@ -333,7 +330,6 @@ def check_options(options: Options) -> Options:
 
 
 def unknown_key(what: str, name: str, known: tuple[str, ...] | list[str]) -> str:
-    """The message for an unknown key, with the nearest one that exists."""
     # A client may send megabytes as a name: searching one alike would block all other requests.
     name = shorten(name, LONGEST_SHOWN)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
