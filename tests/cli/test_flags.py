@@ -43,7 +43,6 @@ HOME = Path.home()
         (Options(model="other"), CONFIGURED, None),
         (Options(model="other", draft="mine"), CONFIGURED, "mine"),
         (Options(model=f"{HOME}/models/big.gguf"), CONFIGURED, "small"),
-        (Options(model=f"{HOME}/models/../models/big.gguf"), CONFIGURED, "small"),
         (Options(model="/elsewhere/models/big.gguf"), CONFIGURED, None),
         (Options(model="/a/m\0.gguf"), Options(model="~\0/m.gguf", draft="small"), None),
         (Options(model="big"), CONFIGURED, "small"),

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 from contextlib import closing
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 
 import pytest
 
@@ -116,11 +117,7 @@ def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
         (("run", "-m", "/etc/hostname", "x"), 1, "GGUF"),
         (("run", "--draft", "no-such-model", "x"), 1, "the draft model: there is no model named"),
         (("run", "--opt", "n_ctx=512", "x"), 2, "--no-daemon"),
-        (
-            ("run", "--opt", "memory=false", "--proposer", "memory", "--no-daemon", "x"),
-            2,
-            "config set memory true",
-        ),
+        (("run", "--opt", "memory=false", "--proposer", "memory", "--no-daemon", "x"), 2, "set memory true"),
         (("run", "--draft", "none", "--proposer", "draft", "x"), 2, "--draft"),
         (("run",), 2, "no prompt"),
         (("run", "-c", "--no-daemon", "x"), 2, "daemon"),
@@ -149,11 +146,7 @@ def test_engine_settings_without_a_daemon(cli: Cli) -> None:
 def test_a_closed_pipe_ends_quietly(cli: Cli) -> None:
     reader, writer = os.pipe()
     process = subprocess.Popen(
-        (*cli.command, *LONG),
-        stdin=subprocess.DEVNULL,
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        env=cli.environment,
+        (*cli.command, *LONG), stdin=DEVNULL, stdout=writer, stderr=PIPE, env=cli.environment
     )
     os.close(writer)
     os.read(reader, 1)
@@ -169,11 +162,7 @@ def test_a_closed_pipe_ends_quietly(cli: Cli) -> None:
 def test_a_full_disk_behind_stdout_is_a_sentence(cli: Cli, arguments: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            (*cli.command, *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            env=cli.environment,
+            (*cli.command, *arguments), stdin=DEVNULL, stdout=full, stderr=PIPE, env=cli.environment
         )
     assert done.returncode == 1 and b"No space left" in done.stderr and b"Traceback" not in done.stderr
 
@@ -200,20 +189,18 @@ def test_a_pipe_that_is_empty_no_text_or_without_an_end_is_refused(cli: Cli) -> 
     asked = (*cli.command, "run", "-m", "bundled", "Write a commit message")
     with open("/dev/zero", "rb") as endless:
         for stdin, piped, said in (
-            (subprocess.PIPE, b"", "the pipe to stdin is empty"),
-            (subprocess.PIPE, b"\xff\xfe", "UTF-8"),
+            (PIPE, b"", "the pipe to stdin is empty"),
+            (PIPE, b"\xff\xfe", "UTF-8"),
             (endless, None, "more than 16 MiB"),
         ):
-            with subprocess.Popen(asked, stdin=stdin, stderr=subprocess.PIPE, env=cli.environment) as run:
+            with subprocess.Popen(asked, stdin=stdin, stderr=PIPE, env=cli.environment) as run:
                 _, errors = run.communicate(piped)
             assert run.returncode == 2 and said in errors.decode()
 
 
 def test_a_request_larger_than_the_daemon_takes(cli: Cli) -> None:
     done = cli("run", "--raw", input="x" * 5_000_000)
-    assert (
-        done.returncode == 2 and "larger than 4194304 bytes" in done.stderr and "Traceback" not in done.stderr
-    )
+    assert done.returncode == 2 and "larger than 4194304 bytes" in done.stderr.splitlines()[-1]
 
 
 def test_the_environment_is_for_one_command(cli: Cli) -> None:

@@ -153,9 +153,3 @@ def test_the_place_where_a_shell_looks(cli: Cli) -> None:
     assert done.returncode == 0 and "bash-completion" in done.stderr
     written = cli.home / ".local" / "share" / "bash-completion" / "completions" / "localspec"
     assert "complete -F" in written.read_text()
-
-
-@pytest.mark.slow
-def test_a_script_that_cannot_be_written(cli: Cli) -> None:
-    done = cli("--install-completion", "--shell", "fish", "--output", "/proc/nothing")
-    assert done.returncode == 1 and "cannot be used" in done.stderr

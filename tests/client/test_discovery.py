@@ -57,9 +57,7 @@ STALE = Discovery(1, "0", 1, "/nowhere")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "content", ["", '{"pid": 1}', "{", "[]", "\xff", msgspec.json.encode(STALE).decode()]
-)
+@pytest.mark.parametrize("content", ['{"pid": 1}', "\xff", msgspec.json.encode(STALE).decode()])
 async def test_a_damaged_or_stale_announcement_is_no_obstacle(home: Path, content: str) -> None:
     (home / "runtime").mkdir()
     (home / "runtime" / "daemon.json").write_text(content, encoding="latin-1")
@@ -93,10 +91,7 @@ def test_a_broken_configuration_is_reported_before_a_daemon_is_started(home: Pat
 @pytest.mark.parametrize(
     ("command", "what"),
     [
-        (
-            (sys.executable, "-c", "raise SystemExit('no such daemon')"),
-            "ended during its start.*no such daemon",
-        ),
+        ((sys.executable, "-c", "raise SystemExit('no such')"), "ended during its start.*no such"),
         (("/no/such/program",), "cannot be started"),
     ],
 )

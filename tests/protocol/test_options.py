@@ -68,20 +68,14 @@ def test_a_value_out_of_range_is_refused_naming_its_field(name: str, value: Any)
         parse_options({name: value})
 
 
-@pytest.mark.parametrize(
-    ("name", "near"), [("temprature", "temperature"), ("max_token", "max_tokens"), ("stopp", "stop")]
-)
-def test_an_unknown_option_is_refused_naming_the_nearest(name: str, near: str) -> None:
-    with pytest.raises(InvalidOptions, match=f"no option named '{name}'; did you mean '{near}'"):
-        parse_options({name: 1})
+def test_an_unknown_option_is_refused_naming_the_nearest() -> None:
+    with pytest.raises(InvalidOptions, match="no option named 'temprature'; did you mean 'temperature'"):
+        parse_options({"temprature": 1})
 
 
-def test_what_is_said_goes_over_the_base() -> None:
+def test_what_is_said_goes_over_the_base_also_if_it_is_falsy() -> None:
     base = Options(k=4, temperature=0.7, model="a")
     assert Options(temperature=0.0, seed=1).over(base) == Options(k=4, temperature=0.0, model="a", seed=1)
-
-
-def test_falsy_values_are_said() -> None:
     base = Options(temperature=0.7, max_tokens=9, remember=True, stop=("a",), model="a")
     said = Options(temperature=0.0, max_tokens=0, remember=False, stop=(), model="")
     assert said.over(base) == said
