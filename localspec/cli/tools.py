@@ -80,7 +80,6 @@ class Terminal:
         return self._client.chat(kind(**facts))
 
     def _generate(self, how: Instead | None) -> Stream[Result]:
-        """Answer the printer's messages, without a session."""
         said, options = tuple(self._printer.messages), self._options
         if how == "words":
             return self._client.generate(messages=ask_in_words(said), options=limit_to_words(options))

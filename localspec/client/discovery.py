@@ -70,7 +70,6 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> None:
 
 
 def runs() -> bool:
-    """True if a daemon listens."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(PROBE_S)
