@@ -87,7 +87,5 @@ def test_an_unknown_backend_in_the_environment_is_named(cli: Cli, where: tuple[s
     there.environment["LOCALSPEC_BACKEND"] = "nonsense"
     for command in ((*SHORT, *where, "x"), ("memory", "prime", "/dev/null")):
         refused = there(*command)
-        assert (
-            refused.returncode == 2
-            and "'nonsense'. Correct it, or run `unset LOCALSPEC_BACKEND`." in refused.stderr
-        )
+        assert refused.returncode == 2
+        assert "'nonsense'. Correct it, or run `unset LOCALSPEC_BACKEND`." in refused.stderr

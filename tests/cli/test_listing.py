@@ -113,10 +113,8 @@ def test_of_a_name_of_several_quantisations_the_others_are_said(person: Cli) -> 
 
 def test_of_a_broken_model_the_remedy_is_shown(person: Cli, tmp_path: Path) -> None:
     seen = facts(person("models", "show", "missing:7b").stdout)
-    assert (
-        "its download is incomplete" in seen["problem"]
-        and seen["remedy"] == "Pull it again: `ollama pull missing:7b`."
-    )
+    assert "its download is incomplete" in seen["problem"]
+    assert seen["remedy"] == "Pull it again: `ollama pull missing:7b`."
     path = ggufs.write(tmp_path, ggufs.small()[:-1])
     done = json.loads(person("models", "show", str(path), "--json").stdout)
     assert "truncated" in done["model"]["problem"] and done["memory"] is None and "store" not in done

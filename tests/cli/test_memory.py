@@ -116,7 +116,6 @@ def test_forgetting_needs_a_selection(cli: Cli, repo: Path) -> None:
     cli("memory", "prime", str(repo))
     for given in (
         (),
-        ("--yes",),
         ("--all", "--workspace", ".", "--yes"),
         ("--all", "--source", "run", "--yes"),
         ("--workspace", "", "--yes"),
@@ -133,9 +132,7 @@ def test_forgetting_needs_a_selection(cli: Cli, repo: Path) -> None:
 def test_forgetting_asks_on_a_terminal(cli: Cli, repo: Path, answer: str, left: int) -> None:
     cli("memory", "prime", str(repo))
     terminal = cli.terminal("memory", "forget", "--all")
-    terminal.expect(
-        r"Forget the memory of all workspaces \(1 table\)\? It cannot be undone. \[y/N\], then Enter"
-    )
+    terminal.expect_exact("Forget the memory of all workspaces (1 table)? It cannot be undone. [y/N]")
     terminal.sendline(answer)
     assert ended(terminal) == (1 if left else 0) and len(tables(cli)) == left
 

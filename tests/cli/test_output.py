@@ -62,12 +62,7 @@ def test_two_lines_say_it_all() -> None:
 
 @pytest.mark.parametrize(
     ("saved", "seen"),
-    [
-        (-2.04, "2.0 s slower than without drafts"),
-        (-0.004, "4 ms slower than without drafts"),
-        (0.0, "0 ms faster than without drafts"),
-        (None, ""),
-    ],
+    [(-2.04, "2.0 s slower than without drafts"), (0.0, "0 ms faster than without drafts"), (None, "")],
 )
 def test_time_lost_is_not_passed_over(saved: float | None, seen: str) -> None:
     first = lines(time_saved_s=saved)[0]

@@ -56,12 +56,10 @@ async def test_the_daemon_is_detached(home: Path, client: Client) -> None:
 STALE = Discovery(1, "0", 1, "/nowhere")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("content", ['{"pid": 1}', "\xff", msgspec.json.encode(STALE).decode()])
-async def test_a_damaged_or_stale_announcement_is_no_obstacle(home: Path, content: str) -> None:
-    (home / "runtime").mkdir()
-    (home / "runtime" / "daemon.json").write_text(content, encoding="latin-1")
-    assert await pid_of_new() != 1
+@pytest.mark.parametrize("content", [b'{"pid": 1}', b"\xff", b""])
+def test_a_damaged_announcement_is_none(home: Path, content: bytes) -> None:
+    discovery_path().write_bytes(content)
+    assert discovery.find() is None
 
 
 async def test_no_socket_but_the_home_s_is_used(home: Path) -> None:
