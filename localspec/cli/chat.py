@@ -9,10 +9,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from localspec.cli.completers import sessions
-from localspec.cli.flags import ModelFlags
+from localspec.cli.flags import NO_FLAGS, ModelFlags
 from localspec.errors import InvalidOptions
-
-NO_FLAGS = ModelFlags()
 
 
 @Parameter(name="*")

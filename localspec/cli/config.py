@@ -41,7 +41,6 @@ from localspec.protocol.options import Options
 from localspec.wording import printable
 
 Key = Annotated[str, Parameter(completer=completers.settings)]
-USUAL_EDITORS = ("editor", "nano", "vim")
 app = App(name="config", help_epilogue=examples("localspec config show", "localspec config set n_ctx 8192"))
 
 
@@ -166,7 +165,7 @@ def edit() -> int:
 def _open_in_editor(path: Path) -> None:
     """Open a file in the user's editor; raises :class:`LocalspecError` if there is none, or it fails."""
     named = next((text for name in ("VISUAL", "EDITOR") if (text := os.environ.get(name, "").strip())), "")
-    editor = named or next(filter(shutil.which, USUAL_EDITORS), "vi")
+    editor = named or next(filter(shutil.which, ("editor", "nano", "vim")), "vi")
     remedy = "Set $VISUAL, or else $EDITOR, to the command of your editor, such as nano."
     # Ctrl-C is for the editor. SIG_IGN would be inherited by it.
     before = signal.signal(signal.SIGINT, lambda *_: None)

@@ -109,3 +109,6 @@ class ModelFlags:
                 raise InvalidOptions(f"--opt {item!r} has no value", "Write --opt key=value.")
             pairs[key] = text
         return pairs
+
+
+NO_FLAGS = ModelFlags()

@@ -97,9 +97,8 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
     if small is not None and both:
         small = obtain(small, fetch)
     if flags.json:
-        output.json(
-            {**_describe_choice(target), "draft": small and {**_describe_choice(small), "pulled": both}}
-        )
+        draft = small and {**_describe_choice(small), "pulled": both}
+        output.json({**_describe_choice(target), "draft": draft})
     else:
         output.write(printable(f"{target.path}\n"))
         place, models = place_of(target.path), read_disk(load_config().model_dirs).found

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from localspec.cli import answer
 from localspec.cli.completers import sessions
-from localspec.cli.flags import SAMPLING, ModelFlags
+from localspec.cli.flags import NO_FLAGS, SAMPLING, ModelFlags
 from localspec.cli.output import ask_yes_or_no, can_ask, note
 from localspec.cli.printer import Printer
 from localspec.client import Client
@@ -32,7 +32,6 @@ from localspec.wording import pairing_sentence
 if TYPE_CHECKING:
     from localspec.hub.choice import DownloadChoice
 
-NO_FLAGS = ModelFlags()
 LONGEST_CHECKED = 4000
 """characters of a grammar that is checked in this process: a longer one could use up its stack"""
 FORM = Group("Form of the answer", sort_key=0)

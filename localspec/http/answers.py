@@ -180,11 +180,9 @@ async def steps_of(
 def blocks_of(result: Result, *, thoughts: bool = True) -> list[AnswerBlock]:
     found = [AnswerBlock(0, "thinking", None, result.thinking)] if thoughts and result.thinking else []
     if result.text or not (found or result.tool_calls):
-        found.append(AnswerBlock(0, "answer", None, result.text))
+        found.append(AnswerBlock(len(found), "answer", None, result.text))
     for i, call in enumerate(result.tool_calls):
-        found.append(AnswerBlock(0, "call", CallBegun(i, call.id, call.name), call.arguments))
-    for number, block in enumerate(found):
-        block.number = number
+        found.append(AnswerBlock(len(found), "call", CallBegun(i, call.id, call.name), call.arguments))
     return found
 
 

@@ -121,8 +121,7 @@ def _card(name: str, model: ModelDescription, sections: Sections) -> dict[str, A
 async def chat(client: Client, body: OpenaiChatBody) -> Answer:
     """Answer a conversation, or continue an answer that is its last message."""
     if body.top_logprobs and not body.logprobs:
-        remedy = "Set logprobs to true, or leave top_logprobs out."
-        raise InvalidOptions("top_logprobs needs logprobs", remedy)
+        raise InvalidOptions("top_logprobs needs logprobs", "Set logprobs to true, or drop top_logprobs.")
     top = body.top_logprobs if body.logprobs else None
     rated: dict[str, Any] = {"logprobs": body.logprobs or None, "top_logprobs": top}
     budgets = (getattr(body, name) for name in BUDGETS)

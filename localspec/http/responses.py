@@ -291,10 +291,8 @@ def part_of(block: AnswerBlock) -> dict[str, Any]:
 def item_of(block: AnswerBlock, response: str, *, begun: bool = False) -> dict[str, Any]:
     """Return a block as an item of a response; one in progress has no content yet."""
     status = "in_progress" if begun else "incomplete" if block.is_cut else "completed"
-    item = {
-        "id": f"{PREFIXES[block.channel]}_{response.removeprefix('resp_')}_{block.number}",
-        "status": status,
-    }
+    id = f"{PREFIXES[block.channel]}_{response.removeprefix('resp_')}_{block.number}"
+    item = {"id": id, "status": status}
     content = [] if begun else [part_of(block)]
     if (call := block.call) is not None:
         space, _, name = call.name.rpartition(IN_SPACE)
