@@ -17,7 +17,7 @@ from localspec.protocol.messages import Completions, CompletionWarm, ModelProgre
 from localspec.protocol.options import Options
 
 if TYPE_CHECKING:
-    from localspec.client import Client, Stream
+    from localspec.client import Stream
 
 T = TypeVar("T")
 
@@ -43,14 +43,12 @@ async def inline_completion(
     server.status.begin()
     try:
         return await _answer(server, question)
-    except DaemonUnavailable as error:
-        # A connection that was lost meanwhile is replaced at the next request: no error to show.
-        if server.link.failure is not None:
-            server.fail(error)
     except TimeoutError:
         pass  # the daemon hangs
     except LocalspecError as error:
-        server.fail(error)
+        # A connection that was lost meanwhile is replaced at the next request: no error to show.
+        if not isinstance(error, DaemonUnavailable) or server.link.failure is not None:
+            server.fail(error)
     finally:
         server.status.end()
     return NOTHING
@@ -76,13 +74,23 @@ def question_of(server: EditorServer, params: types.InlineCompletionParams) -> C
 
 async def _answer(server: EditorServer, question: CompletionGap) -> types.InlineCompletionList | None:
     settings = server.settings
-    # A daemon that starts, and a model that is loaded, are waited for: the editor cancels what it no longer
-    # needs.
+    # A daemon's start and a model's load are waited for: the editor cancels what it no longer needs.
     client = await server.link.client(at_once=question.trigger == "invoked")
     while True:
         if question.is_stale:
             return None
-        stream = _request_completions(server, client, question)
+        stream = client.complete(
+            question.document.before(question.start) + question.lead,
+            question.document.after(question.end),
+            language=question.document.language,
+            path=question.document.path,
+            extra=server.ring.blocks(server.documents, question.document.uri, server.may_send),
+            n=VARIANTS if question.trigger == "invoked" else 1,
+            max_ms=settings.max_ms,
+            multiline=settings.multiline,
+            trigger=question.trigger,
+            options=Options(model=settings.model),
+        )
         answer = await _await_result(server, stream, settings.max_ms / 1000 + GRACE_S)
         if answer.result.finish_reason != "deadline" or server.status.loading is None:
             break
@@ -94,27 +102,8 @@ async def _answer(server: EditorServer, question: CompletionGap) -> types.Inline
     return _items(server, question, answer)
 
 
-def _request_completions(
-    server: EditorServer, client: Client, question: CompletionGap
-) -> Stream[Completions]:
-    document, settings = question.document, server.settings
-    return client.complete(
-        document.before(question.start) + question.lead,
-        document.after(question.end),
-        language=document.language,
-        path=document.path,
-        extra=server.ring.blocks(server.documents, document.uri, server.may_send),
-        n=VARIANTS if question.trigger == "invoked" else 1,
-        max_ms=settings.max_ms,
-        multiline=settings.multiline,
-        trigger=question.trigger,
-        options=Options(model=settings.model),
-    )
-
-
 def warm_resting_place(server: EditorServer, params: Mapping[str, Any]) -> None:
-    """Have the model read the text around a resting cursor, once in a block of lines, in a document that the
-    user edits: the next completion there is quick."""
+    """Have the model read ahead around a resting cursor, once in a block of lines of an edited document."""
     document = server.documents.get(str(params.get("textDocument", {}).get("uri")))
     line = params.get("position", {}).get("line")
     if document is None or not document.revision or not isinstance(line, int) or line < 0:

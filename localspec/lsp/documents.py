@@ -7,9 +7,9 @@ change here costs what the lines around it do, 15 µs).
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from io import StringIO
 from pathlib import PurePath
 from typing import Literal, NamedTuple
 
@@ -26,7 +26,6 @@ PER_FILE = 2
 BLOCK_CHARS = 1 << 14
 SCHEMES = ("file", "untitled", "vscode-notebook-cell", "vscode-remote", "vscode-vfs")
 """of documents that the user writes in; others show text of elsewhere, as one side of a diff does"""
-LONE = re.compile(r"(?<=\r)(?!\n)")
 
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
 CODECS: dict[Encoding, str] = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
@@ -109,13 +108,9 @@ class Document:
         rest = self.lines[place.line + 1 : place.line + AFTER]
         return lines_after(self.lines[place.line][place.column :] + "".join(rest))
 
-    def block(self, number: int) -> str:
-        return "".join(self.lines[number * SNAP : (number + 1) * SNAP])
-
 
 class CompletionGap(NamedTuple):
-    """A gap of a document: ``lead``, which the editor's menu offers, and an answer replace the text from
-    ``start`` to ``end``."""
+    """``lead``, which the editor's menu offers, and an answer replace the text from ``start`` to ``end``."""
 
     document: Document
     revision: int
@@ -158,24 +153,20 @@ class Ring:
             document = documents.get(uri)
             if uri == but or document is None or not allowed(document):
                 continue
-            if (text := document.block(number)[:BLOCK_CHARS]).strip():
+            lines = document.lines[number * SNAP : (number + 1) * SNAP]
+            if (text := "".join(lines)[:BLOCK_CHARS]).strip():
                 found.append(File(document.path, text))
         return tuple(found)
 
 
 def lines_of(text: str) -> list[str]:
     """The lines with their ends, the last one without; unlike Python, only LF, CRLF and CR end a line."""
-    *whole, last = text.split("\n")
-    lines = [f"{line}\n" for line in whole]
-    lines.append(last)
-    if "\r" in text:
-        return [piece for line in lines for piece in LONE.split(line)]
-    return lines
+    lines = StringIO(text, newline="").readlines()
+    return lines if lines and lines[-1][-1] not in "\r\n" else [*lines, ""]
 
 
 def column(line: str, at: int, encoding: Encoding) -> int:
-    """The code points before ``at`` units; a position inside a character is moved before it, one after the
-    line's text to its end."""
+    """The code points before ``at`` units; moved before a character that it is in, or to the text's end."""
     text = line.rstrip("\r\n")
     if text.isascii():
         return min(at, len(text))

@@ -105,7 +105,6 @@ def create() -> EditorServer:
 
 
 def _item(params: Params) -> str | None:
-    """The id of the item that a notification is about, which is its command's argument."""
     try:
         return str(params["item"]["command"]["arguments"][0])
     except (KeyError, IndexError, TypeError):

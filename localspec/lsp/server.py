@@ -134,13 +134,11 @@ FIELDS = {field.encode_name: field for field in msgspec.structs.fields(EditorSet
 
 
 def section(values: Any) -> Mapping[str, Any]:
-    if not isinstance(values, Mapping):
+    own = values.get(SECTION, values) if isinstance(values, Mapping) else None
+    if not isinstance(own, Mapping):
         return {}
-    if SECTION in values:
-        own = values[SECTION]
-        return own if isinstance(own, Mapping) else {}
     # Some send their whole configuration: other programs' settings are sections, ours are plain values.
-    return {name: value for name, value in values.items() if not isinstance(value, Mapping)}
+    return {name: value for name, value in own.items() if own is not values or not isinstance(value, Mapping)}
 
 
 def read_settings(values: Mapping[str, Any], base: EditorSettings) -> tuple[EditorSettings, list[str]]:
@@ -239,7 +237,6 @@ class EditorServer(LanguageServer):
             self.spawn(client.feedback(item, event, chars=chars))
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run work in the background; its errors are dropped."""
         task = asyncio.create_task(_quietly(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

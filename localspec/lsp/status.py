@@ -29,8 +29,7 @@ class StatusParams(msgspec.Struct, frozen=True):
 
 
 class CompletionStatus:
-    """Sums up this editor's completions; ``report`` is called at every change, and ``work`` begins to show
-    that a model is loaded, once, however many completions wait for it."""
+    """Sums up completions; ``report`` takes every change, ``work`` shows once that a model is loaded."""
 
     def __init__(self, report: Callable[[StatusParams], None], work: Callable[[str], Work]) -> None:
         self._report, self._begin_work = report, work
@@ -83,28 +82,18 @@ class CompletionStatus:
             self.saved_s = (self.saved_s or 0.0) + stats.time_saved_s
 
     def publish(self) -> None:
-        now = StatusParams(self.asking > 0 or self.loading is not None, self.message, self.kind)
+        kind: Kind = "Normal"
+        message = self.loading or " · ".join(self._facts()) or "ready"
+        if not self.enabled:
+            kind, message = "Inactive", "off"
+        elif self.error is not None:
+            kind, message = "Error", f"{self.error.message}. {self.error.remedy}"
+        now = StatusParams(self.asking > 0 or self.loading is not None, message, kind)
         if now != self._reported:
             self._reported = now
             self._report(now)
 
-    @property
-    def kind(self) -> Kind:
-        if not self.enabled:
-            return "Inactive"
-        return "Normal" if self.error is None else "Error"
-
-    @property
-    def message(self) -> str:
-        if not self.enabled:
-            return "off"
-        if self.error is not None:
-            return f"{self.error.message}. {self.error.remedy}"
-        if self.loading is not None:
-            return self.loading
-        return " · ".join(self.facts()) or "ready"
-
-    def facts(self) -> list[str]:
+    def _facts(self) -> list[str]:
         facts = [] if self.model is None else [self.model]
         if self.drafted:
             facts.append(f"{self.accepted / self.drafted:.0%} of drafts accepted")

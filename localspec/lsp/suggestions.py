@@ -69,8 +69,7 @@ class EditorSuggestions:
             self._last = id
 
     def accept(self, id: str, units: int | None = None) -> None:
-        """Report that an item, or the first ``units`` of UTF-16 of the inserted text, were accepted, and that
-        it was shown before: not every editor reports that."""
+        """Report an item, or the first ``units`` of UTF-16 of its inserted text, as shown and accepted."""
         if suggestion := self._offered.get(id):
             self.show(id)
             del self._shown[suggestion.uri]

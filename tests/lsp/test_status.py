@@ -31,15 +31,20 @@ def test_it_is_busy_while_something_is_asked() -> None:
 
 
 def test_the_model_its_drafts_and_the_time_that_was_saved() -> None:
-    now, _ = status()
+    now, reported = status()
     now.count(answer(Stats(drafted=4, accepted=3)))
-    assert now.message == "big · 75% of drafts accepted"
+    now.publish()
     now.count(answer(Stats(drafted=4, accepted=3, time_saved_s=0.5)))
     now.count(answer(Stats(drafted=2, accepted=2, time_saved_s=1.0, speculation_off_reason="no draft")))
     now.count(answer(Stats(drafted=9, accepted=9), "cache"))
-    assert now.message == "big · 80% of drafts accepted · 1.5 s saved · no draft"
+    now.publish()
     now.count(answer(Stats(time_saved_s=-2.0)))
-    assert now.message == "big · 80% of drafts accepted · 500 ms lost"
+    now.publish()
+    assert [each.message for each in reported] == [
+        "big · 75% of drafts accepted",
+        "big · 80% of drafts accepted · 1.5 s saved · no draft",
+        "big · 80% of drafts accepted · 500 ms lost",
+    ]
 
 
 def test_errors_and_off() -> None:
@@ -55,7 +60,8 @@ def test_errors_and_off() -> None:
     ]
     now.enabled = True
     now.count(answer(Stats()))
-    assert now.kind == "Normal"
+    now.publish()
+    assert reported[-1].kind == "Normal"
 
 
 def test_loading() -> None:
