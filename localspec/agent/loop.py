@@ -278,9 +278,8 @@ async def converse(box: Toolbox, front: Front) -> bool:
         answer = await front.answer(results, "words" if is_last else None)
         known |= last
     if is_endless := front.writing.is_endless:
-        what = (
-            f"a call was stopped: its arguments had no end after {len(front.writing.arguments):,} characters"
-        )
+        written = f"{len(front.writing.arguments):,} characters"
+        what = f"a call was stopped: its arguments had no end after {written}"
         front.fail(LocalspecError(what, "It is not made. Ask in other words, or a larger model."))
     if is_endless or (known and not _is_useful(answer, front)):
         answer = await front.answer_instead("words")

@@ -96,7 +96,6 @@ class ChatApp(App[None]):
             write_private(state_dir() / THEME_FILE, f"{theme}\n")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The commands that can be typed after a slash, for the palette."""
         for each in COMMANDS.values():
             needs = each.argument and not each.argument.startswith("[")
             act = self.chat_screen.begin if needs else self.chat_screen.action_run
@@ -156,7 +155,6 @@ class ChatApp(App[None]):
         return next((chat for chat in self._chats if chat.session == session), None)
 
     async def _consent(self, made: CallRun) -> Consent:
-        """Ask the user for the consent to a call, one at a time."""
         async with self._asking:
             return await self.push_screen_wait(Permission(made.begun, self.chat_screen.prompt)) or "no"
 
@@ -223,7 +221,6 @@ class ChatApp(App[None]):
             screen.notify(LARGER)
 
     def _receive_of(self, chat: Chat, fact: Message) -> None:
-        """Handle a fact of a chat; pass it to the screen if the chat is shown."""
         if isinstance(fact, facts.Configured):
             self.options = replace(self.options, **fact.changed)  # new chats get the same options
             return

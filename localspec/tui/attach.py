@@ -65,8 +65,7 @@ def _file_of(name: str, directory: Path) -> str | None:
 
 def _is_mentionable(path: str) -> bool:
     """True if a mention of a path is read back as that path, and has no control characters."""
-    is_read_back = [*mentions(mention_of(path))] == [path]
-    return one_line(path) == path and is_read_back and not path.startswith("~")
+    return one_line(path) == path and [*mentions(mention_of(path))] == [path] and not path.startswith("~")
 
 
 def _path(name: str, directory: Path) -> str:

@@ -106,7 +106,6 @@ class Chat:
         return self.session is not None and self.pairing is None and not self._loads
 
     def loads(self, options: Options) -> bool:
-        """True if these options load the same models."""
         return all(getattr(self.options, each) == getattr(options, each) for each in LOADED_BY)
 
     def _report(self, fact: Message) -> None:
@@ -379,9 +378,7 @@ class Chat:
             case wire.StreamDelta():
                 if answer is not None:
                     answer.grow(event)
-            case wire.ModelProgress() if answer is not None and answer.tokens:
-                pass  # progress of another model's load
-            case wire.ModelProgress():
+            case wire.ModelProgress() if answer is None or not answer.tokens:  # else of another model
                 self._wait(answer, *underway(_loading(event.model, event.stage), event.fraction))
             case wire.StreamProgress(stage="prefill"):
                 self._wait(answer, "reading the prompt", event.fraction)

@@ -34,10 +34,6 @@ class Command:
     """a key that does the same"""
     values: Values | None = None
 
-    @property
-    def usage(self) -> str:
-        return f"/{self.name} {self.argument}".rstrip()
-
 
 COMMANDS: dict[str, Command] = {}
 

@@ -88,13 +88,10 @@ class ChatAnswer:
         elif delta.channel == "answer":
             self.text += replace_controls(delta.text)
         self.writing.take(delta)
-        for token in delta.tokens:
-            last = self.runs[-1] if self.runs else None
-            self.sources[token.source] += 1
-            if delta.channel != "answer":
-                continue
-            if last is not None and last.source == token.source:
-                self.runs[-1] = SourceRun(last.source, last.chars + token.chars)
+        self.sources.update(token.source for token in delta.tokens)
+        for token in delta.tokens if delta.channel == "answer" else ():
+            if self.runs and self.runs[-1].source == token.source:
+                self.runs[-1] = SourceRun(token.source, self.runs[-1].chars + token.chars)
             else:
                 self.runs.append(SourceRun(token.source, token.chars))
         self.last = time.monotonic()

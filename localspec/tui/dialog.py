@@ -28,7 +28,6 @@ class Dialog(ModalScreen[ScreenResultType]):
     """Ends with a result, or by a click beside it without one; a key pressed twice ends it once."""
 
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
-        """End the dialog, if it is the topmost screen."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
 
     def on_click(self, event: Click) -> None:
@@ -80,9 +79,8 @@ class AnswerDialog(Dialog[ScreenResultType]):
             with Horizontal():
                 for label in self._answers:
                     id = {first: "yes", last: "no"}.get(label)
-                    yield Button(
-                        label, variant=self._variant if id == "yes" else "default", id=id, compact=True
-                    )
+                    variant: ButtonVariant = self._variant if id == "yes" else "default"
+                    yield Button(label, variant, id=id, compact=True)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
         self.dismiss(self._answers[str(event.button.label)])

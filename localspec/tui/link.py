@@ -29,7 +29,12 @@ class DaemonLink:
         """Return a connected client; starts the daemon if necessary. Raises the errors of connecting."""
         async with self._connecting:
             if self._client is None or self._client.lost:
-                self._client = await self._connect()
+                try:
+                    self._client = await connect(name="localspec chat", on_start=self._starting)
+                except BaseException:  # also a cancellation, when something else is typed meanwhile
+                    self._report(ConnectionLost())
+                    raise
+                self._report(Connected())
                 self._watch = asyncio.create_task(self._follow(self._client))
             return self._client
 
@@ -59,15 +64,6 @@ class DaemonLink:
                 self._report(Touched(event))
         await client.wait_closed()
         self._report(ConnectionLost())
-
-    async def _connect(self) -> Client:
-        try:
-            client = await connect(name="localspec chat", on_start=self._starting)
-        except BaseException:  # also a cancellation, when something else is typed meanwhile
-            self._report(ConnectionLost())
-            raise
-        self._report(Connected())
-        return client
 
     def _starting(self, why: str) -> None:
         self._report(Working(f"restarting the daemon: {why}" if why else "starting the daemon", None))

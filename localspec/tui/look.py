@@ -45,9 +45,8 @@ class Look:
 
     @classmethod
     def read_app(cls, app: App[Any]) -> Look:
-        theme = app.current_theme
         plain = app.no_color or app.console.color_system is None
-        return cls.of(dark=theme.dark, colours=app.theme_variables, plain=plain)
+        return cls.of(dark=app.current_theme.dark, colours=app.theme_variables, plain=plain)
 
     @classmethod
     def of(cls, *, dark: bool, colours: Mapping[str, str], plain: bool = False) -> Look:
@@ -90,9 +89,8 @@ def _sources(colours: Mapping[str, str], *, dark: bool, plain: bool) -> dict[str
         colour = Color.parse(colours[name])
         if source != "target":
             hue, saturation, _ = colour.hsl
-            colour = Color.from_hsl(
-                (hue + float(turn or 0) / 360) % 1, max(saturation, SATURATION), LIGHTNESS[dark]
-            )
+            hue = (hue + float(turn or 0) / 360) % 1
+            colour = Color.from_hsl(hue, max(saturation, SATURATION), LIGHTNESS[dark])
         mark = MARKS[source] if plain else Style.null()
         found[source] = Style(color=RichColor.parse(colour.hex6)) + mark
     return found

@@ -35,8 +35,6 @@ LONGEST_LINE = 500
 
 
 class Markdown(rich.Markdown):
-    """A piece of Markdown in the colours of a look."""
-
     def __init__(self, source: str, look: Look) -> None:
         # Not Rich's own constructor: it makes a parser, which takes longer than parsing with ours.
         self.look = look
@@ -44,11 +42,10 @@ class Markdown(rich.Markdown):
         self.inline_code_theme = ""
         self.parsed = PARSER.parse(source)
         for token in self.parsed:
-            _disarm(token)
-            if token.children:
-                token.children = list(_links_shown(token.children))
-                for child in token.children:
-                    _disarm(child)
+            token.children = [*_links_shown(token.children or ())]
+            for each in (token, *token.children):
+                # Without control characters, which the parser may have decoded from references and addresses.
+                each.content, each.info = printable(each.content), printable(each.info)
 
     @property
     def depth(self) -> int:
@@ -120,16 +117,13 @@ class _Table(rich.TableElement):
         for table in super().__rich_console__(console, options):
             assert isinstance(table, Table)
             if len(table.columns) * NARROWEST > options.max_width:
-                yield from self._rows()
+                header = [self.header.row] if self.header is not None and self.header.row is not None else []
+                for row in (*header, *(self.body.rows if self.body is not None else ())):
+                    yield Text(" | ").join(cell.content for cell in row.cells)
                 return
             for column in table.columns:
                 column.overflow = "fold"
             yield table
-
-    def _rows(self) -> Iterator[Text]:
-        header = [self.header.row] if self.header is not None and self.header.row is not None else []
-        for row in (*header, *(self.body.rows if self.body is not None else ())):
-            yield Text(" | ").join(cell.content for cell in row.cells)
 
 
 Markdown.inlines = rich.Markdown.inlines | {"link", "link_url"}
@@ -162,11 +156,6 @@ def _links_shown(tokens: Iterable[Token]) -> Iterator[Token]:
         else:
             text += token.content
             yield token
-
-
-def _disarm(token: Token) -> None:
-    """Replace control characters, which the parser may have decoded from references and addresses."""
-    token.content, token.info = printable(token.content), printable(token.info)
 
 
 def highlight(code: str, language: str, theme: str) -> Iterator[Piece]:

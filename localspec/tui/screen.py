@@ -54,8 +54,6 @@ class Application(Protocol):
 
 
 class ChatScreen(Screen[None]):
-    """The screen with the conversation, the prompt and the status line."""
-
     BINDINGS = [
         Binding("f1", "run('help')", "Help"),
         Binding("escape", "leave", "Stop", show=False),
@@ -163,7 +161,6 @@ class ChatScreen(Screen[None]):
             self.prompt.take(event)
 
     async def _say(self, text: str) -> None:
-        """Send a message with the files that it mentions."""
         await self.settled.wait()  # the first chat may be replaced by a stored one until then
         chat, editing = self.chat, self._editing
         if "@" in text:
@@ -234,7 +231,6 @@ class ChatScreen(Screen[None]):
             left.set()
 
     async def open_tools(self, servers: list[ToolServer]) -> None:
-        """Start programs, and let the model call their tools."""
         if servers:
             box = self.application.tools.box
             remarks = await self.busy("starting the tools", box.open(servers))

@@ -1,9 +1,12 @@
-"""Fixed conversations on a screen, without a daemon."""
+"""Fixed conversations, painted or on a screen, without a daemon."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+
+from textual.strip import Strip
+from textual.theme import BUILTIN_THEMES
 
 from localspec.protocol.messages import Pairing
 from localspec.protocol.options import Options
@@ -11,8 +14,12 @@ from localspec.protocol.requests import Delta, ProposerStats, Result, Stats, Tok
 from localspec.tui.app import ChatApp
 from localspec.tui.chat import Chat
 from localspec.tui.conversation import ChatAnswer, ChatQuestion, Said
+from localspec.tui.look import Look
+from localspec.tui.painter import GUTTER, Painter
 from tests.tui.harness import Player
 
+THEME = BUILTIN_THEMES["textual-dark"]
+LOOK = Look.of(dark=True, colours=THEME.to_color_system().generate())
 PAIRING = Pairing("stdlib-6m", "stdlib-1m", "auto", "llama.cpp", "")
 ROUNDS = (
     "target 4, draft 5 1, draft 6 1, prompt-lookup 9 1, draft 2 1, target 1, draft 7 1, memory 8 1, "
@@ -123,3 +130,12 @@ def show(player: Player, said: Sequence[Said]) -> Chat:
 
 def conversation() -> list[Said]:
     return [ChatQuestion("What does `textwrap.dedent` do?", 1), answered()]
+
+
+def painter(width: int, *, by_source: bool = False) -> Painter:
+    return Painter(width + GUTTER, LOOK, by_source=by_source)
+
+
+def texts(lines: list[Strip]) -> list[str]:
+    """Return the text of lines, without gutter and trailing blanks."""
+    return [line.text[GUTTER:].rstrip() for line in lines]

@@ -64,8 +64,6 @@ def test_a_path_may_be_absolute_or_at_home(here: Path, monkeypatch: pytest.Monke
         'no mention, and @"no such"',
         "@src\0/one.py",
         "@src and @src/ are directories",
-        '```python\n@src/two.py\nx = @"verbatim"\n```',
-        "~~~\n@src/two.py",
     ],
 )
 def test_what_is_no_file_stays_as_it_is(here: Path, text: str) -> None:
@@ -93,7 +91,6 @@ def test_what_cannot_be_attached_is_an_error(here: Path, mention: str, shown: st
     "text",
     [
         'What do @src/one.py, @"two words.md" and @empty do?',
-        "@src/one.py",
         "no mention",
         "quoted:\n\nsrc/one.py:\n```py\nx\n```",
         "@src/one.py\n\nother:\n```\nx\n```",

@@ -74,7 +74,6 @@ def kinds(text: str) -> list[str]:
         ("- a\n  ```py\n  x\n\n  y\n  ```\n- b", ["- a\n  ```py\n  x\n\n  y\n  ```", "+- b"]),
         ("```py\nx\n\n\ny\n```\nafter", ["py:x\n\n\ny", "after"]),
         ("```py\nnever closed\n\n", ["py:never closed\n\n"]),
-        ("```\n```", [":"]),
         ("```", [":"]),
         ("~~~~ruby startline=3\n```\n~~~\n~~~~~\n", ["ruby:```\n~~~"]),
         ("  ```\n  x\n    y\n  ```", [":x\n  y"]),

@@ -14,8 +14,7 @@ from localspec.errors import ModelNotFound
 from localspec.protocol.requests import Delta, Token
 from localspec.tui.conversation import ChatAnswer, ChatQuestion, SourceRun
 from localspec.tui.entries import HEAD, LONG, AnswerEntry, Entry, FoldedEntry, entry_of
-from tests.tui.looks import LOOK, painter, texts
-from tests.tui.showing import answered
+from tests.tui.showing import LOOK, answered, painter, texts
 from tests.tui.test_blocks import markdown
 
 
@@ -62,9 +61,8 @@ def test_blocks_stand_apart_and_items_together() -> None:
 
 
 def test_raw_text_is_coloured_by_its_proposer() -> None:
-    answer = ChatAnswer(
-        "a**b**c and", runs=[SourceRun("target", 2), SourceRun("draft", 4), SourceRun("unheard-of", 1)]
-    )
+    runs = [SourceRun("target", 2), SourceRun("draft", 4), SourceRun("unheard-of", 1)]
+    answer = ChatAnswer("a**b**c and", runs=runs)
     (line,) = painted(answer, raw=True).lines
     assert [(s.text, s.style and s.style.color) for s in line if s.text.strip()] == [
         ("a*", LOOK.sources["target"].color),
@@ -102,9 +100,8 @@ def test_raw_text_that_grows_costs_what_is_new_of_it() -> None:
 
 
 def test_runs_may_reach_beyond_the_text() -> None:
-    assert shown(
-        painted(ChatAnswer("ab", runs=[SourceRun("target", 1), SourceRun("draft", 9)]), raw=True)
-    ) == ["ab"]
+    answer = ChatAnswer("ab", runs=[SourceRun("target", 1), SourceRun("draft", 9)])
+    assert shown(painted(answer, raw=True)) == ["ab"]
 
 
 @pytest.mark.parametrize(
@@ -113,10 +110,7 @@ def test_runs_may_reach_beyond_the_text() -> None:
         (ChatAnswer("x", "cancelled"), ["x", "stopped"]),
         (ChatAnswer("", "complete"), ["the answer is empty"]),
         (ChatAnswer("", "streaming", waiting="asking"), ["asking"]),
-        (
-            ChatAnswer("x", "failed", error=ModelNotFound("no\x1b[2J model", "Pull it.")),
-            ["x", "no�[2J model. Pull it."],
-        ),
+        (ChatAnswer("x", "failed", error=ModelNotFound("no\x1b[2J", "Get it.")), ["x", "no�[2J. Get it."]),
     ],
 )
 def test_how_it_ended_is_shown(answer: ChatAnswer, lines: list[str]) -> None:

@@ -13,7 +13,7 @@ from textual.strip import Strip
 from localspec.tui.blocks import MarkdownBlock
 from localspec.tui.markdown import LONGEST_CODE, LONGEST_LINE, highlight
 from localspec.tui.painter import GUTTER, LONGEST_GROWING, GrowingText
-from tests.tui.looks import painter, texts
+from tests.tui.showing import painter, texts
 from tests.tui.test_blocks import blocks_of, markdown, said
 
 

@@ -45,10 +45,7 @@ def highlighted(player: Player) -> str | None:
 
 @pytest.mark.slow
 async def test_a_chat_is_named_and_another_begun(player: Player) -> None:
-    for command, why in (
-        ("/rename Too early", "chat is not stored yet"),
-        ("/export", "has no messages yet"),
-    ):
+    for command, why in (("/rename Too early", "chat is not stored yet"), ("/export", "has no messages yet")):
         await player.do(command)
         assert player.toasts[-1].endswith(f"{why} Send a message first.")
     await player.say(QUESTION)
@@ -56,8 +53,7 @@ async def test_a_chat_is_named_and_another_begun(player: Player) -> None:
     await player.do("/rename Of dedent")
     assert (await stored(player)).title == "Of dedent" == player.chat.title
     assert " Of dedent " in player.foot()
-    too_long = "expected str of length <= 200"
-    for title, why in (("", "no title was given"), ("x" * 201, too_long)):
+    for title, why in (("", "no title was given"), ("x" * 201, "expected str of length <= 200")):
         await player.do(f"/rename {title}")
         assert why in player.toasts[-1]
     await player.press("ctrl+n")

@@ -15,8 +15,7 @@ from localspec.tui.widgets.status import legend, summary
 from tests import gpu
 from tests.client.conftest import own_home
 from tests.tui.harness import Player, playing
-from tests.tui.looks import LOOK
-from tests.tui.showing import PAIRING, answered, conversation, growing, show, showing
+from tests.tui.showing import LOOK, PAIRING, answered, conversation, growing, show, showing
 
 
 def status(stats: Stats | None = None, *, private: bool = False) -> str:
@@ -43,19 +42,15 @@ def test_the_part_of_the_context_that_is_used_is_shown() -> None:
 def test_figures_of_another_model_are_left_out() -> None:
     answer = answered()
     answer.model = PAIRING.target
-    assert (
-        summary(Pairing("another", None, "auto", "llama.cpp", ""), answer, private=False) == "another · auto"
-    )
+    another = Pairing("another", None, "auto", "llama.cpp", "")
+    assert summary(another, answer, private=False) == "another · auto"
 
 
 @pytest.mark.parametrize(
     ("stats", "shown"),
     [
         (Stats(drafted=9, acceptance_rate=0.0, time_saved_s=-0.04), " · 0% accepted · 40 ms slower · "),
-        (
-            Stats(speculation_off_reason="drafts cost more than they save"),
-            " · drafts cost more than they save · ",
-        ),
+        (Stats(speculation_off_reason="drafts cost too much"), " · drafts cost too much · "),
         (Stats(proposers={"draft": ProposerStats(), "memory": ProposerStats(3, 1)}), " · auto: memory · "),
     ],
 )

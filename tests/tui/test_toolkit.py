@@ -33,14 +33,10 @@ def bases(each: type) -> list[type]:
 @cache
 def private(each: type) -> set[str]:
     """The names with an underscore that a class gives to its methods and to what it keeps."""
-    found = set()
-    for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(each)))):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            found.add(node.name)
-        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
-            found.add(node.attr)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            found.add(node.id)
+    nodes = [*ast.walk(ast.parse(textwrap.dedent(inspect.getsource(each))))]
+    found = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    kept = [node for node in nodes if isinstance(getattr(node, "ctx", None), ast.Store)]
+    found |= {str(getattr(node, "attr", None) or getattr(node, "id", None)) for node in kept}
     return {name for name in found if name.startswith("_") and name[1:2] not in ("", "_")}
 
 

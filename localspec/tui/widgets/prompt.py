@@ -90,7 +90,6 @@ class SuggestionList(OptionList, can_focus=False):
     def __init__(self) -> None:
         super().__init__()
         self.token: TypedToken | None = None
-        """the token that they complete"""
 
     @property
     def texts(self) -> list[str]:
@@ -173,8 +172,6 @@ class Prompt(Vertical):
 
     @dataclass
     class Sent(Message):
-        """The user sends a message or a command."""
-
         text: str
 
     def __init__(self, files: Files, *, id: str | None = None) -> None:
@@ -205,7 +202,6 @@ class Prompt(Vertical):
         return bool(self._composer.clear().replaced_text)
 
     def entitle(self, title: str) -> None:
-        """Show a title on the frame; "" shows none."""
         self._title = title
         waits = Content(one_line(" ".join(f"Waits: {self.waiting}".split())))
         self._composer.border_title = waits.truncate(LONGEST_TITLE, ellipsis=True) if self.waiting else title
@@ -261,7 +257,6 @@ class Prompt(Vertical):
         self.post_message(self.Sent("/quit"))
 
     def action_send(self) -> None:
-        """Send the text, or insert the highlighted suggestion."""
         if (chosen := self._suggestions.find_highlighted(self._token())) is not None:
             self._put(chosen)
         elif text := self.text.strip():
@@ -287,15 +282,11 @@ class Prompt(Vertical):
             self.end_wait(send=False)
         elif self._suggestions.display:
             getattr(self._suggestions, f"action_cursor_{way}")()
-        elif not is_last(composer.cursor_location) or not self._recall(by):
+        elif not is_last(composer.cursor_location) or (text := self.history.move(by, self.text)) is None:
             getattr(composer, f"action_cursor_{way}")()
-
-    def _recall(self, by: int) -> bool:
-        text = self.history.move(by, self.text)
-        if text is not None:
+        else:
             self.text = text
             self.action_decline()
-        return text is not None
 
     def _token(self) -> TypedToken | None:
         """The command or mention being typed at the cursor; None if there is none to complete."""
@@ -322,7 +313,7 @@ class Prompt(Vertical):
             self._suggestions.show(None, (), eager=False)
         elif token.start == 0 and token.text[0] == "/" and " " not in token.text:
             found = [COMMANDS[name] for name in beginning(token.text[1:], sorted(COMMANDS))]
-            suggestions = [suggestion(f"/{each.name} ", each.usage, each.help) for each in found]
+            suggestions = [suggestion(f"/{c.name} ", f"/{c.name} {c.argument}", c.help) for c in found]
             self._suggestions.show(token, suggestions, eager=True)
         else:
             look_up = partial(self._look_up, token)  # no coroutine: a worker replaced at once never calls it
@@ -330,7 +321,7 @@ class Prompt(Vertical):
 
     async def _look_up(self, token: TypedToken) -> None:
         """Look up suggestions in the background, and show them unless the token has changed meanwhile."""
-        found: list[Option] = []
+        found, typed = list[Option](), ""
         try:
             if token.text[0] == "@":
                 typed = token.text[1:].removeprefix('"')
@@ -343,10 +334,9 @@ class Prompt(Vertical):
                 values = beginning(typed, known)
                 found = [suggestion(f"/{command.name} {each}", each, known[each]) for each in values]
         except LocalspecError:
-            typed = ""
+            pass
         except Exception as error:  # an error in suggestions must not end the chat
             defects.report(error)
-            typed = ""
         if token == self._token() and [each.id for each in found] != [token.text]:
             self._suggestions.show(token, found, eager=bool(typed.strip()))
 

@@ -63,8 +63,7 @@ def _figures(stats: Stats) -> Iterator[str]:
     if stats.acceptance_rate is not None:
         yield f"{stats.acceptance_rate:.0%} accepted"
     if stats.time_saved_s is not None and (stats.drafted or GRAMMAR.name in stats.proposers):
-        what = "saved" if stats.time_saved_s >= 0 else "slower"
-        yield f"{duration(abs(stats.time_saved_s))} {what}"
+        yield f"{duration(abs(stats.time_saved_s))} {'saved' if stats.time_saved_s >= 0 else 'slower'}"
     if stats.speculation_off_reason:
         yield stats.speculation_off_reason
 

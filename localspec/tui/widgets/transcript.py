@@ -112,13 +112,11 @@ class Transcript(ScrollView, can_focus=True):
         self._arrange()
 
     def colour(self, raw: bool) -> None:
-        """Show answers as raw text, each token in its source's colour, or as Markdown."""
         self.raw = raw
         self._restyle()
 
     @property
     def chosen(self) -> Said | None:
-        """The message that keys act on."""
         return None if self._chosen is None else self._entries[self._chosen].said
 
     def choose(self, number: int | None) -> None:
@@ -290,8 +288,7 @@ class Transcript(ScrollView, can_focus=True):
             self._look_at(number)
 
     def action_open(self) -> None:
-        number = self._chosen
-        if number is not None and isinstance(entry := self._entries[number], FoldedEntry):
+        if (number := self._chosen) is not None and isinstance(entry := self._entries[number], FoldedEntry):
             entry.open = not entry.open
             self._painted.discard(entry)
             self._look_at(number)
@@ -303,8 +300,7 @@ class Transcript(ScrollView, can_focus=True):
 
 def columns(strip: Strip, selection: Selection, line: int) -> tuple[int, int]:
     """First and last column of the selection in ``strip``, this line of the whole; without the gutter."""
-    span = selection.get_span(line)
-    if span is None:
+    if (span := selection.get_span(line)) is None:
         return 0, 0
     begin, end = span
     text = strip.text
