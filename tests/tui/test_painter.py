@@ -96,17 +96,15 @@ def test_code_keeps_its_colours_and_loses_no_line() -> None:
 
 def test_code_of_an_unknown_language_has_no_colours() -> None:
     for language in ("", "no-such-language"):
-        (line,) = painter(40).block(MarkdownBlock("code", "def f(): pass", language))
-        assert [segment.text.strip() for segment in line if segment.text.strip()] == ["def f(): pass"]
+        assert [*highlight("def f(): pass", language, "monokai")] == [("def f(): pass", Style.null())]
 
 
 @pytest.mark.parametrize(
     "source", ["[" * 20_000, "*a " * 10_000, "`" * 20_001, "word" * 10_000, "<" * 30_000]
 )
 def test_what_takes_long_to_parse_is_shown_as_it_was_written(source: str) -> None:
-    assert "".join(texts(painter(80).block(MarkdownBlock("prose", source)))).count(source[0]) == source.count(
-        source[0]
-    )
+    lines = texts(painter(80).block(MarkdownBlock("prose", source)))
+    assert "".join(lines).count(source[0]) == source.count(source[0])
 
 
 @pytest.mark.parametrize(
@@ -134,15 +132,11 @@ PIECES = [
 pieces = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from([RED, BLUE])), max_size=30)
 
 
-def plain(width: int) -> GrowingText:
-    return painter(width).raw()
-
-
 @given(pieces, st.integers(4, 20))
 @example([("a ", RED), ("b" * 30, BLUE), (" c", RED)], 7)
 @example([(" " * 9, RED), ("x", BLUE)], 4)
 def test_what_grows_looks_as_if_it_had_come_at_once(pieces: list[tuple[str, Style]], width: int) -> None:
-    whole, grown = plain(width), plain(width)
+    whole, grown = painter(width).raw(), painter(width).raw()
     whole.append(pieces)
     for piece in pieces:
         grown.append([piece])
@@ -153,7 +147,7 @@ def test_what_grows_looks_as_if_it_had_come_at_once(pieces: list[tuple[str, Styl
 
 @given(pieces)
 def test_nothing_but_blanks_is_lost(pieces: list[tuple[str, Style]]) -> None:
-    lines = plain(12)
+    lines = painter(12).raw()
     lines.append(pieces)
     assert "".join("".join(texts(lines.lines)).split()) == "".join("".join(t for t, _ in pieces).split())
 
@@ -172,13 +166,13 @@ def test_nothing_but_blanks_is_lost(pieces: list[tuple[str, Style]]) -> None:
     ],
 )
 def test_lines(text: str, expected: list[str]) -> None:
-    lines = plain(8)
+    lines = painter(8).raw()
     lines.append([(text, RED)])
     assert texts(lines.lines) == expected
 
 
 def test_pieces_keep_their_styles_over_a_border() -> None:
-    lines = plain(8)
+    lines = painter(8).raw()
     lines.append([("one ", RED), ("twothree four", BLUE)])
     shown = [[s for s in line if s.text.strip()] for line in lines.lines]
     assert [[(s.text, s.style and s.style.color) for s in line] for line in shown] == [

@@ -19,8 +19,7 @@ from tests.tui.showing import showing
 
 
 def suggested(player: Player) -> list[str]:
-    suggestions = player.screen.query_one(SuggestionList)
-    return suggestions.texts
+    return player.screen.query_one(SuggestionList).texts
 
 
 def composer(player: Player) -> Composer:

@@ -41,10 +41,6 @@ class Shown(App[None]):
     def top(self) -> int:
         return self.transcript.scroll_offset.y
 
-    def bar(self) -> tuple[float, float]:
-        bar = self.transcript.vertical_scrollbar
-        return bar.position, bar.window_virtual_size
-
     def grow(self, text: str, *, end: bool = False) -> None:
         answer = self.said[-1]
         assert isinstance(answer, ChatAnswer)
@@ -91,7 +87,8 @@ async def test_the_end_is_followed_until_the_person_scrolls_up() -> None:
         app.grow("- end\n", end=True)
         await pilot.pause()
         assert "• end" in "\n".join(app.lines())
-        assert app.bar() == (app.top(), app.transcript.virtual_size.height)
+        bar, whole = app.transcript.vertical_scrollbar, app.transcript.virtual_size.height
+        assert (bar.position, bar.window_virtual_size) == (app.top(), whole)
 
 
 @pytest.mark.slow
