@@ -8,50 +8,47 @@ from __future__ import annotations
 CEILINGS = {
     "assets": 1798,
     "localspec/.": 921,
-    "localspec/agent": 445,
+    "localspec/agent": 444,
     "localspec/backends": 1814,
     "localspec/bench": 165,
-    "localspec/cli": 2323,
-    "localspec/client": 482,
+    "localspec/cli": 2271,
+    "localspec/client": 480,
     "localspec/completion": 304,
     "localspec/constraints": 445,
     "localspec/daemon": 2707,
     "localspec/doctor": 325,
     "localspec/engine": 2451,
-    "localspec/http": 2479,
+    "localspec/http": 2446,
     "localspec/hub": 599,
-    "localspec/lsp": 719,
+    "localspec/lsp": 696,
     "localspec/memory": 825,
-    "localspec/models": 2240,
+    "localspec/models": 2239,
     "localspec/protocol": 956,
     "localspec/ranks": 576,
     "localspec/service": 197,
     "localspec/speculation": 1227,
     "localspec/tools": 694,
-    "localspec/tui": 2567,
+    "localspec/tui": 2539,
     "localspec/worker": 427,
     "plugins/llm": 93,
     "plugins/lsp": 0,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
-    "tests": 30949,
+    "tests": 30819,
 }
 TOTALS = {
     "assets": 1798,
-    "localspec": 25888,
+    "localspec": 25748,
     "plugins/llm": 93,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
-    "tests": 30949,
+    "tests": 30819,
 }
-"""bounds of the sums of ceilings by area, which only fall; goals: 25,800 lines of code in localspec, and of
-all lines 41,500 there and 45,000 in tests"""
+"""bounds of the sums of ceilings by area, which only fall"""
 ROOMS = {"heads": 900, "next edit": 900, "fast rounds": 150}
 """lines of code of new capabilities"""
 RAISED: dict[str, list[tuple[int, str, str]]] = {
     "localspec/daemon": [(3, "localspec/models", "the end of a daemon that clients cannot find")],
-    "localspec/http": [(5, "localspec/models", "a bound of a body's values")],
-    "localspec/lsp": [(7, "localspec/models", "answers to malformed requests")],
     "localspec/ranks": [(2, "localspec/completion", "an odd variable of sshd")],
     "localspec/hub": [(5, "localspec/tui", "pip's own index, without a host's name")],
     "localspec/memory": [(1, "localspec/tui", "waiting texts of a source with another's tag")],
@@ -68,4 +65,4 @@ FAULTS = {
     "participles": 0,
     "class names of several modules": 1,
 }
-"""numbers of faults (:mod:`.faults`), which only fall; goal: 40 inner imports"""
+"""numbers of faults (:mod:`.faults`), which only fall"""
