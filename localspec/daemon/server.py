@@ -79,7 +79,7 @@ def most_connections(most: int) -> int:
     return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft - OWN_FILES))
 
 
-async def listen(daemon: Daemon, path: Path) -> Listening:
+async def listen_for_clients(daemon: Daemon, path: Path) -> Listening:
     """Listen on the Unix socket ``path``, for clients of this user."""
     limits = daemon.config.daemon
     most = most_connections(limits.max_connections)
@@ -228,7 +228,7 @@ class DaemonServer:
 
     async def _listen(self) -> None:
         place = self._announcement.socket
-        self._listening, self._daemon.socket = await listen(self._daemon, place), str(place)
+        self._listening, self._daemon.socket = await listen_for_clients(self._daemon, place), str(place)
         self._announcement.write()
 
     async def _stop(self) -> None:

@@ -70,7 +70,7 @@ class AccessGate:
         headers = Headers(scope=scope)
         origins = headers.getlist("origin")
         is_page = len(origins) == 1 and is_listed(origins[0], self.origins)
-        if (refused := _forbidden(headers, self.hosts, is_page=is_page)) is not None:
+        if (refused := _find_refusal(headers, self.hosts, is_page=is_page)) is not None:
             await self.refuse(scope["path"], refused, HTTPStatus.FORBIDDEN)(scope, receive, send)
         else:
             await (self._pages if is_page else self._with_token)(scope, receive, send)
@@ -92,7 +92,7 @@ class AccessGate:
         return token is not None and is_token(shown, token)
 
 
-def _forbidden(headers: Headers, names: Collection[str], *, is_page: bool) -> Forbidden | None:
+def _find_refusal(headers: Headers, names: Collection[str], *, is_page: bool) -> Forbidden | None:
     """Return the refusal that a request's headers demand at every path, None if they demand none. The
     ``Host`` must be loopback, or one of ``names`` with any port; a browser's request must come from an
     accepted page (``is_page``)."""
