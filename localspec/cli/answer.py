@@ -18,7 +18,7 @@ from localspec.client import Client, Event, Stream, connect
 from localspec.config import load_config
 from localspec.errors import InvalidOptions, SessionNotFound
 from localspec.home import here, plain, workspace_of
-from localspec.models.library import absolute
+from localspec.models.paths import absolute
 from localspec.protocol.messages import Completions, ModelProgress, SpeculationDegraded, StreamDelta
 from localspec.protocol.options import Options, parse_options
 from localspec.protocol.requests import Result

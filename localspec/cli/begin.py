@@ -16,9 +16,6 @@ from localspec.hub.default import missing
 from localspec.protocol.options import Options
 from localspec.tui.app import ChatApp
 
-DUMB = ("dumb", "unknown")
-"""values of TERM for terminals that cannot move the cursor"""
-
 
 def begin(
     options: Options | None = None,
@@ -32,12 +29,10 @@ def begin(
     """Chat until the user leaves, by ``options`` or the environment's; the model may call ``tools``. Raises
     :class:`InvalidOptions` without a terminal that can show it, and :class:`SessionNotFound`."""
     other = [f"{name} is not one" for name in ("stdin", "stdout") if not getattr(sys, name).isatty()]
-    if (kind := os.environ.get("TERM", "")) in DUMB:
+    if (kind := os.environ.get("TERM", "")) in ("dumb", "unknown"):  # no cursor
         other.append(f"TERM={kind} cannot show a full screen")
     if other:
-        raise InvalidOptions(
-            f"a chat needs a terminal, and {other[0]}", "For one answer, use `localspec run`."
-        )
+        raise InvalidOptions(f"a chat needs a terminal, and {other[0]}", "For one answer: `localspec run`.")
     if go_on or session is not None:
 
         async def find_session(client: Client) -> str:

@@ -36,7 +36,8 @@ from localspec.config import (
 )
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 from localspec.models.catalogue import BUNDLED
-from localspec.models.library import Sections, absolute
+from localspec.models.library import Sections
+from localspec.models.paths import absolute
 from localspec.protocol.options import Options
 from localspec.wording import printable
 

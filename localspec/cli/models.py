@@ -14,9 +14,11 @@ from localspec.cli.printer import Printer
 from localspec.config import load_config
 from localspec.errors import INSTALL_MLX, DaemonUnavailable, ExitCode
 from localspec.models.catalogue import BUNDLED
+from localspec.models.descriptions import NEEDS_MLX, count, name_of, needs_mlx
 from localspec.models.index import mark_loaded, read_disk
-from localspec.models.library import Sections, absolute
-from localspec.models.model import NEEDS_MLX, Model, count, name_of, needs_mlx
+from localspec.models.library import Sections
+from localspec.models.model import Model
+from localspec.models.paths import absolute
 from localspec.models.stores import TITLES
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import BackendName, Options, check_value

@@ -28,10 +28,11 @@ from localspec.hub.choice import (
 from localspec.hub.pull import carry_out, from_index, obtain, plan, room
 from localspec.hub.records import Pulled
 from localspec.models.catalogue import CATALOGUE
+from localspec.models.descriptions import has_mlx
 from localspec.models.index import read_disk
 from localspec.models.library import is_here
 from localspec.models.machine import has_device_code
-from localspec.models.model import has_mlx, place_of
+from localspec.models.model import place_of
 from localspec.models.pair import is_apple_silicon
 from localspec.wording import count_noun, one_line, printable, size
 

@@ -15,12 +15,14 @@ from localspec.cli.models import describe_all
 from localspec.config import load_config
 from localspec.engine.load import plan_placement, room_for
 from localspec.errors import INSTALL_MLX, ExitCode, ModelError, ModelInvalid, ModelTooLarge
+from localspec.models.descriptions import NEEDS_MLX, count, name_of, needs_mlx
 from localspec.models.fit import equal_layers, plan_context, servers_of
 from localspec.models.index import recent_disk
-from localspec.models.library import Sections, absolute, find, match_models
+from localspec.models.library import Sections, find, match_models
 from localspec.models.machine import free_memory, has_device_code
-from localspec.models.model import NEEDS_MLX, count, model_at, name_of, needs_mlx
+from localspec.models.model import model_at
 from localspec.models.needs import context_size
+from localspec.models.paths import absolute
 from localspec.models.stores import TITLES
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import Any, Self, TypedDict, TypeVar, Unpack
-
-from websockets.asyncio.client import ClientConnection
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack
 
 from localspec._version import __version__
 from localspec.client import discovery
@@ -16,6 +14,9 @@ from localspec.errors import DaemonUnavailable, EngineBusy, ShuttingDown
 from localspec.protocol import messages as wire
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File, Message, Result, Tool, ToolChoice
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
 
 T = TypeVar("T")
 NO_OPTIONS = Options()

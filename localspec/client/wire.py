@@ -7,12 +7,9 @@ import contextlib
 import itertools
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
-from websockets.asyncio.client import ClientConnection, unix_connect
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
-from websockets.typing import Subprotocol
 
 from localspec import home
 from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, QueueFull, from_dict
@@ -20,6 +17,9 @@ from localspec.protocol import jsonrpc, messages
 from localspec.protocol.jsonrpc import INVALID_PARAMS, Call, ErrorObject, Id, ProtocolFault, Response
 from localspec.protocol.messages import ModelProgress, StreamDelta, StreamProgress, StreamStarted
 from localspec.protocol.requests import SessionEvent
+
+if TYPE_CHECKING:
+    from websockets.asyncio.client import ClientConnection
 
 T = TypeVar("T")
 Event = StreamProgress | StreamDelta | ModelProgress | messages.SpeculationDegraded
@@ -144,6 +144,10 @@ class Subscription:
 async def open_socket() -> ClientConnection:
     """Connect and shake hands over the home's Unix socket. Raises :class:`DaemonUnavailable` if no daemon
     answers, and :class:`QueueFull` if it has no connection left."""
+    from websockets.asyncio.client import unix_connect  # late: the chat's first frame does not wait for it
+    from websockets.exceptions import InvalidHandshake, InvalidStatus
+    from websockets.typing import Subprotocol
+
     # Not the path in the discovery file, where another user may listen by now: this one is checked.
     place = str(home.socket_path())
     try:
@@ -239,13 +243,15 @@ class Wire(Requester):
         await asyncio.wait([sending])
 
     async def _send_all(self) -> None:
-        try:
+        from websockets.exceptions import ConnectionClosed
+
+        with contextlib.suppress(ConnectionClosed):  # the receiving task reports it
             while True:
                 await self._socket.send(await self._outgoing.get())
-        except ConnectionClosed:
-            pass  # the receiving task reports it
 
     async def _receive_all(self) -> None:
+        from websockets.exceptions import ConnectionClosed
+
         reason = "the daemon sent an unreadable message"
         try:
             while True:

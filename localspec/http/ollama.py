@@ -27,8 +27,8 @@ from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import is_at, model_named, modified_s, named_models, read_config
 from localspec.http.sampling import ANY_OBJECT, Ours, Sampling, length_of, options_of
+from localspec.models.descriptions import count
 from localspec.models.library import Sections
-from localspec.models.model import count
 from localspec.models.needs import context_size
 from localspec.protocol.messages import LoadedModel, ModelDescription, NoParams, StreamDelta
 from localspec.protocol.options import Options

@@ -17,7 +17,7 @@ from localspec.hub.download import append
 from localspec.hub.faults import connect, endpoint, translate_errors
 from localspec.hub.records import HubFile, Pulled
 from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry, Wheels
-from localspec.models.model import has_mlx
+from localspec.models.descriptions import has_mlx
 from localspec.models.names import PREFERRED, label_of
 from localspec.models.needs import PROCESS
 from localspec.wording import GB, MB, size

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from localspec.config import change, load_config
 from localspec.models.catalogue import CATALOGUE, DEFAULT
-from localspec.models.library import Sections
 from localspec.protocol.options import Options
 from localspec.wording import size
 
@@ -16,6 +15,7 @@ QUESTION = f"The {WANTED} is not here. Download it?"
 LARGER = "For a larger model that fits this machine, and its draft model: localspec models pull"
 TOY = f"the {WANTED} is not here, and a toy answers; to get it: localspec models pull {DEFAULT}"
 LATER = f"Not asked again: {TOY}"
+Progress = Callable[[float], None]
 
 
 class MissingModel(NamedTuple):
@@ -25,17 +25,13 @@ class MissingModel(NamedTuple):
     name: str = DEFAULT
     refused: bool = False
 
-    def obtain(self, fetch: Callable[..., None]) -> None:
-        """Download it; ``fetch`` carries out a plan. Raises :class:`LocalspecError`."""
-        from localspec.hub.pull import from_index, obtain
+    def obtain(self, fetch: Callable[..., None] | None = None, progress: Progress = lambda _: None) -> None:
+        """Download it: ``fetch`` carries out a plan; without one ``progress`` is called with the share done.
+        Raises :class:`LocalspecError`."""
+        from localspec.hub.pull import carry_out, from_index, obtain
 
+        fetch = fetch or (lambda plan, *why: carry_out(plan, lambda n: progress(n / plan.size)))
         obtain(from_index(CATALOGUE[self.name]), fetch)
-
-    def download(self, progress: Callable[[float], None]) -> None:
-        """Download it; ``progress`` is called with the share done. Raises :class:`LocalspecError`."""
-        from localspec.hub.pull import carry_out
-
-        self.obtain(lambda plan, *why: carry_out(plan, lambda n: progress(n / plan.size)))
 
     def decline(self) -> None:
         """Never ask again."""
@@ -44,7 +40,9 @@ class MissingModel(NamedTuple):
 
 def missing(options: Options, *, yes: bool = False) -> MissingModel | None:
     """The default model, if these options need it and it is not here; ``yes``: without a question."""
+    from localspec.models.library import Sections  # loads the lookup of models
+
     config = load_config()
     pull = "yes" if yes and config.auto_pull != "off" else config.auto_pull
-    is_missing = Sections(config).lacks_default(options)
-    return MissingModel(pull == "yes", refused=pull == "off") if is_missing else None
+    lacks = Sections(config).lacks_default(options)
+    return MissingModel(pull == "yes", refused=pull == "off") if lacks else None

@@ -12,6 +12,7 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 from pygls.uris import to_fs_path
 
+from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, ModelNotFound
 from localspec.home import workspace_of
 from localspec.lsp.completions import ACCEPTED
@@ -62,8 +63,6 @@ async def forget_workspace(server: EditorServer, arguments: list[Any]) -> int | 
 
 
 async def restart_daemon(server: EditorServer, arguments: list[Any]) -> None:
-    from localspec.config import load_config
-
     load_config()  # raises first: with a broken config.toml no new daemon could start
     with contextlib.suppress(DaemonUnavailable):  # it has ended already
         # This includes a daemon that is just being started, or was found a moment ago.

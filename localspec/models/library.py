@@ -26,15 +26,15 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from localspec.config import Config
-from localspec.errors import InvalidOptions, LocalspecError, ModelAmbiguous, ModelInvalid, ModelNotFound
+from localspec.errors import LocalspecError, ModelAmbiguous, ModelInvalid, ModelNotFound
 from localspec.models.catalogue import AUTO, BUNDLED, BUNDLED_NAMES, CATALOGUE, DEFAULT, bundled_model
 from localspec.models.directory import is_directory_model
 from localspec.models.index import recent_disk
 from localspec.models.model import FORMATS, Format, Model, model_at
+from localspec.models.paths import SUFFIX, is_path, path_of
 from localspec.protocol.options import Options, is_written_as_path
 from localspec.protocol.requests import EngineConfig
 
-SUFFIX = ".gguf"
 LookUp = Callable[[str, tuple[str, ...]], list[Model]]
 HUBS_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 SHOWN = 8
@@ -51,10 +51,10 @@ def find(name: str, model_dirs: tuple[str, ...] = (), *, format: Format | None =
     name = settle_name(name, model_dirs)
     if bundled := BUNDLED_NAMES.get(name.lower()):  # no other model can have these
         return Model(bundled_model(bundled), "gguf")
-    path = _path(name)
+    path = path_of(name)
     is_file = is_written_as_path(name) and os.path.exists(path) and not os.path.isdir(path)
     # Bytes that are not UTF-8 are shown as U+FFFD: the list alone has the original ones.
-    if is_file or (_is_path(name) and "\ufffd" not in name):
+    if is_file or (is_path(name) and "\ufffd" not in name):
         return _at(path, model_dirs)
     known = recent_disk(model_dirs).found
     if found := match_models(name, known):
@@ -104,32 +104,6 @@ def is_here(name: str, model_dirs: tuple[str, ...] = ()) -> bool:
 # Paths.
 
 
-def absolute(name: str) -> str:
-    """Return a typed path as the daemon can find it from its own directory; names stay as they are. Raises
-    :class:`InvalidOptions` for an empty one, which would mean this directory."""
-    if not name:
-        raise InvalidOptions(
-            "the name of a model is empty", "Give one of `localspec models list`, or a path."
-        )
-    if name in ("bundled", "none", "auto"):
-        return name
-    try:
-        is_file = name.endswith(SUFFIX) or os.path.isfile(_path(name))
-        return os.path.abspath(_path(name)) if is_file or _is_path(name) else name
-    except OSError as error:
-        raise InvalidOptions(
-            f"{name} cannot be looked up on this disk: {error.strerror}",
-            "Give one of `localspec models list`, or its path.",
-        ) from None
-
-
-def _is_path(name: str) -> bool:
-    """Return True if a name is a path; other names may contain a ``/``, as those of repositories do."""
-    path = _path(name)
-    from_somewhere = name.startswith(("/", "./", "../")) or path != Path(name)
-    return from_somewhere or ("/" in name and os.path.exists(path))
-
-
 def _at(path: Path, model_dirs: tuple[str, ...]) -> Model:
     """The model at a path, with the names that the list has for it. Raises :class:`ModelNotFound` and
     :class:`ModelInvalid`."""
@@ -144,10 +118,6 @@ def _at(path: Path, model_dirs: tuple[str, ...]) -> Model:
     listed = (each for each in recent_disk(model_dirs).found if model.place in each.places)
     same = next(listed, None)
     return model if same is None else model.as_listed(same)
-
-
-def _path(name: str) -> Path:
-    return Path(os.path.expanduser(name))
 
 
 # Names.

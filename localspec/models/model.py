@@ -12,7 +12,6 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
@@ -51,7 +50,6 @@ Header = GgufHeader | ModelDirectory
 FORMATS: tuple[Format, ...] = ("gguf", "mlx")
 BACKENDS: dict[Format, str] = {"gguf": "llama_cpp", "mlx": "mlx"}
 KINDS = {"gguf": "a GGUF file", "mlx": "an MLX directory"}
-NEEDS_MLX = "needs MLX"
 MAX_TITLE = 200
 """characters of the title in a file's header, which has room for millions"""
 HALVES = re.compile("[\ud800-\udfff]")
@@ -89,29 +87,8 @@ _vocabularies: dict[str, VocabularySummary] = {}
 """by the header's ``tokenizer_fp``: of a family's many files the first alone has its vocabulary read"""
 
 
-def name_of(model: ModelDescription) -> str:
-    return model.names[0] if model.names else model.id
-
-
-def needs_mlx(model: ModelDescription) -> bool:
-    """True if a sound model needs MLX, and that is not installed."""
-    return model.format == "mlx" and model.problem is None and not has_mlx()
-
-
-def count(parameters: int | None) -> str:
-    """A number of parameters in billions or millions, such as 7.6 B; - if unknown."""
-    if not parameters:
-        return "-"
-    return f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:.1f} M"
-
-
 def format_of(path: Path) -> Format:
     return "mlx" if is_directory_model(path) else "gguf"
-
-
-def has_mlx() -> bool:
-    """True if mlx-lm is installed; it is not imported, which would take a second."""
-    return find_spec("mlx_lm") is not None
 
 
 def text_of(name: str | Path) -> str:

@@ -14,10 +14,11 @@ from typing import Literal, NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError, ModelInvalid, ModelNotFound
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.descriptions import count, has_mlx
 from localspec.models.fit import needs_of, nodes_of
 from localspec.models.index import forget_recent, known_beside
 from localspec.models.library import find, in_formats
-from localspec.models.model import BACKENDS, FORMATS, KINDS, Model, count, has_mlx, model_from, place_of
+from localspec.models.model import BACKENDS, FORMATS, KINDS, Model, model_from, place_of
 from localspec.models.needs import Needs, lower_contexts, size_of
 from localspec.models.records import PairResults, read_pair_results
 from localspec.models.vocabulary import FITS, Fit, Tokens, check_pair, check_sizes, read_tokens

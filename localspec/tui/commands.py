@@ -17,8 +17,8 @@ from localspec.config import Setting, find, load_config
 from localspec.errors import InvalidOptions
 from localspec.hub.default import MissingModel
 from localspec.models.catalogue import BUNDLED, CATALOGUE, Entry
-from localspec.models.library import Sections, absolute
-from localspec.models.model import NEEDS_MLX, count, name_of, needs_mlx
+from localspec.models.descriptions import NEEDS_MLX, count, name_of, needs_mlx
+from localspec.models.paths import absolute
 from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.protocol.options import SETTABLE, unknown_key
 from localspec.tui.command import command
@@ -157,6 +157,8 @@ def _absent(models: Sequence[ModelDescription]) -> list[Entry]:
 
 async def _settings(screen: ChatScreen) -> dict[str, str]:
     """The options, each with the value in force, its default, its meaning, and what it takes if not text."""
+    from localspec.models.library import Sections  # loads the lookup of models
+
     own, found = screen.chat.options, {}
     options = await asyncio.to_thread(lambda: Sections(load_config()).merge_options(own))
     for name in dict.fromkeys(("temperature", "top_p", "max_tokens", *SETTABLE)):

@@ -222,7 +222,7 @@ class ChatScreen(Screen[None]):
             loop.call_soon_threadsafe(self.post_message, facts.Working(f"downloading {model.name}", share))
 
         try:
-            await on_a_thread(lambda: model.download(report))
+            await on_a_thread(lambda: model.obtain(progress=report))
             return True
         except LocalspecError as error:
             self.show_error(error)

@@ -22,8 +22,9 @@ from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Event as SequenceEvent
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
+from localspec.models.descriptions import name_of
 from localspec.models.fit import nodes_of
-from localspec.models.model import Model, name_of
+from localspec.models.model import Model
 from localspec.models.pair import pair_from
 from localspec.models.template import RENDERER
 from localspec.protocol import frames

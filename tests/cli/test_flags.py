@@ -10,7 +10,7 @@ import pytest
 from localspec.cli.flags import ModelFlags
 from localspec.config import parse_config
 from localspec.errors import ExitCode, InvalidOptions
-from localspec.models.library import absolute
+from localspec.models.paths import absolute
 from localspec.protocol.options import Options
 from tests.cli.harness import Cli
 

@@ -22,7 +22,7 @@ CEILINGS = {
     "localspec/hub": 599,
     "localspec/lsp": 696,
     "localspec/memory": 825,
-    "localspec/models": 2239,
+    "localspec/models": 2237,
     "localspec/protocol": 956,
     "localspec/ranks": 576,
     "localspec/service": 197,
@@ -38,7 +38,7 @@ CEILINGS = {
 }
 TOTALS = {
     "assets": 1798,
-    "localspec": 25748,
+    "localspec": 25746,
     "plugins/llm": 93,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,

@@ -10,9 +10,9 @@ import pytest
 import localspec
 from localspec.errors import ModelNotFound
 from localspec.models.index import Disk, read_disk
-from localspec.models.library import absolute
 from localspec.models.model import model_at, place_of
 from localspec.models.pair import Room, auto_draft
+from localspec.models.paths import absolute
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.requests import EngineConfig
 from tests import random_ggufs
