@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from functools import partial
@@ -28,6 +29,8 @@ def begin(
 ) -> int:
     """Chat until the user leaves, by ``options`` or the environment's; the model may call ``tools``. Raises
     :class:`InvalidOptions` without a terminal that can show it, and :class:`SessionNotFound`."""
+    gc.freeze()
+    gc.enable()
     other = [f"{name} is not one" for name in ("stdin", "stdout") if not getattr(sys, name).isatty()]
     if (kind := os.environ.get("TERM", "")) in ("dumb", "unknown"):  # no cursor
         other.append(f"TERM={kind} cannot show a full screen")

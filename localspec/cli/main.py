@@ -33,12 +33,9 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         output.end_interrupted_line()
         return ExitCode.INTERRUPTED
-    except OSError as error:
-        failed = of_system(error, "the command failed") or _unusable(error) or _make_defect_error(error)
-        return _fail(failed, as_json=as_json)
-    except Exception as error:
-        # A defect, or an unforeseen fault of the system: still one sentence.
-        return _fail(_make_defect_error(error), as_json=as_json)
+    except Exception as error:  # of the system, or a defect: still one sentence
+        known = isinstance(error, OSError) and (of_system(error, "the command failed") or _unusable(error))
+        return _fail(known or _make_defect_error(error), as_json=as_json)
 
 
 def _unusable(error: OSError) -> LocalspecError | None:
@@ -57,15 +54,12 @@ def _dispatch(arguments: Sequence[str]) -> int:
         # Scripts and editors run this at every start: no parser is loaded for it.
         output.write(f"localspec {__version__}\n")
         return ExitCode.OK
-    if list(arguments) == ["chat"]:
-        # The usual start of a chat: no parser is loaded for it.
+    if [*arguments[:1]] == ["chat"]:
         gc.disable()  # imports make no garbage: looking for it takes a twentieth of the start
-        from localspec.cli.begin import begin
+        if len(arguments) == 1:  # the usual start of a chat: no parser is loaded for it
+            from localspec.cli.begin import begin
 
-        gc.freeze()
-        gc.enable()
-
-        return begin()
+            return begin()
 
     from localspec.cli.app import call
 

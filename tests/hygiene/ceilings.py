@@ -11,7 +11,7 @@ CEILINGS = {
     "localspec/agent": 444,
     "localspec/backends": 1814,
     "localspec/bench": 165,
-    "localspec/cli": 2271,
+    "localspec/cli": 2270,
     "localspec/client": 480,
     "localspec/completion": 304,
     "localspec/constraints": 445,
@@ -38,7 +38,7 @@ CEILINGS = {
 }
 TOTALS = {
     "assets": 1798,
-    "localspec": 25746,
+    "localspec": 25745,
     "plugins/llm": 93,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
