@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +30,7 @@ def begin(
     :class:`InvalidOptions` without a terminal that can show it, and :class:`SessionNotFound`."""
     gc.freeze()
     gc.enable()
-    other = [f"{name} is not one" for name in ("stdin", "stdout") if not getattr(sys, name).isatty()]
+    other = [f"{name} is not one" for fd, name in enumerate(("stdin", "stdout")) if not os.isatty(fd)]
     if (kind := os.environ.get("TERM", "")) in ("dumb", "unknown"):  # no cursor
         other.append(f"TERM={kind} cannot show a full screen")
     if other:

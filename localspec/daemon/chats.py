@@ -350,7 +350,7 @@ class ChatHistory:
         self._path = path
         # A file of its own: SQLite's locks would admit several daemons.
         self._lock = FileLock(f"{path}.lock", thread_local=False)
-        self.problem: str | None = None
+        self.problem: LocalspecError | None = None
         """the reason why the file cannot be used, so that chats are kept in memory only; else None"""
 
     async def open(self) -> None:
@@ -365,8 +365,9 @@ class ChatHistory:
             raise
         except LocalspecError as error:
             again = f"{error.remedy} Then run `localspec daemon restart`."
-            self.problem = f"{error.message}: chats are kept in memory only. {again}"
-            log.warning("%s", self.problem)
+            why = f"{error.message}: chats are kept in memory only. {again}"
+            self.problem = type(error)("earlier chats cannot be read", why)
+            log.warning("%s", why)
             self._stored = await self._do(lambda: ChatStore(":memory:"))
 
     def _claim(self) -> None:
@@ -394,10 +395,8 @@ class ChatHistory:
     async def session(self, id: str) -> Session:
         """The session of this id; raises :class:`SessionNotFound`."""
         found = await self._do(lambda: self._private.find(id, True) or self._stored.find(id, False))
-        if found is None and self.problem is not None:
-            raise errors.StorageError("earlier chats cannot be read", self.problem)
         if found is None:
-            raise SessionNotFound(f"there is no session {id[:40]!r}")
+            raise (self.problem or SessionNotFound(f"there is no session {id[:40]!r}")).with_traceback(None)
         return found
 
     async def has_private(self) -> bool:

@@ -38,7 +38,7 @@ def prompts_of(given: Prompt) -> list[Single]:
     kinds = set(map(type, given))  # fast also for 300,000 tokens
     if int in kinds:
         if not kinds <= {int, str}:
-            remedy = "Give one list of tokens and strings for one prompt, a list of such lists for several."
+            remedy = "Give one list of tokens and strings for one prompt, or a list of them for several."
             raise InvalidOptions("prompt is a list that mixes tokens with lists or objects", remedy)
         return [cast(Mixed, given)]
     if len(given) > MOST:

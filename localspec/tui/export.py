@@ -77,7 +77,7 @@ def write(text: str, place: str, title: str) -> Path:
         try:
             with file:
                 file.write(text.encode())
-        except OSError:
+        except (OSError, UnicodeError):
             new.unlink(missing_ok=True)  # no incomplete file stays
             raise
     except OSError as error:

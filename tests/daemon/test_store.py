@@ -401,7 +401,7 @@ async def test_a_disk_without_room_for_the_lock_keeps_chats_in_memory(
     with monkeypatch.context() as disk:
         disk.setattr(os, "open", full)
         await history.open()
-    assert history.problem is not None and "in memory only" in history.problem
+    assert history.problem is not None and "in memory only" in str(history.problem.remedy)
     chat = await history.new_session(Options(), SessionOpen())
     assert await history.session(chat.id) == chat
     await history.close()

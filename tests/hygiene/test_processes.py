@@ -37,7 +37,7 @@ def starts(node: ast.AST) -> bool:
 
 def is_surrounded(call: ast.Call) -> bool:
     last = [keyword.value for keyword in call.keywords if keyword.arg is None]
-    return any(isinstance(value, ast.Call) and "surroundings" in ast.unparse(value.func) for value in last)
+    return any(re.search("^around$|surroundings", ast.unparse(value)) is not None for value in last)
 
 
 def outside(path: Path, source: str) -> list[str]:

@@ -56,8 +56,8 @@ if sys.orig_argv[-1] == "follow":
         replay = follower.replay
         follower.replay = lambda *call: (time.sleep(0.1), replay(*call))
     if fault == "no room":
-        from localspec.models import machine
-        machine.free_memory = lambda: 1 << 20
+        from localspec.engine import load
+        load.free_memory = lambda: 1 << 20
     if fault == "other version":
         versions = {**frames.versions(), "mlx": "0.1"}
         frames.versions = lambda: versions

@@ -144,7 +144,7 @@ def test_a_command_that_tells_of_names(home: Home, words: tuple[str, ...]) -> No
 
 def test_what_a_shell_is_offered(home: Home) -> None:
     home.process("run", HOSTILE)  # its chat is called so
-    command = "from localspec.cli import completers as c; print(*c.sessions(None), c.listed(None), sep='\\n')"
+    command = "from localspec.cli import completers as c; print(*c.sessions(None), c.models(None), sep='\\n')"
     offered = subprocess.run(
         [sys.executable, "-c", command], env=home.environment, capture_output=True, check=True
     )

@@ -45,7 +45,7 @@ async def daemon_status(
         http=daemon.http,
         http_problem=None if problem is None else problem.message,
         http_remedy=None if problem is None else problem.remedy,
-        history_problem=daemon.history.problem,
+        history_problem=daemon.history.problem.remedy if daemon.history.problem else None,
     )
 
 
