@@ -158,6 +158,9 @@ def test_a_path_may_have_spaces(editor: Editor, tmp_path: Path) -> None:
     for typed in ("my dir", "my\\ dir"):
         command(editor, f"prime {tmp_path}/{typed}")
         editor.until_notice("of 1 file.")
+        editor.until(
+            lambda: not editor.lua("return next(vim.lsp.get_clients()[1].requests)"), "all is answered"
+        )
         editor.lua("vim.cmd('messages clear')")
     assert offered(editor, f"Localspec prime {tmp_path}/my d") == ["dir/"]
 

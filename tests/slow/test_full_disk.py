@@ -101,10 +101,8 @@ def test_the_chats_of_before_are_there_again_when_there_is_room() -> None:
         full.works("run", "--max-tokens", "4", "Elsewhere")
         full.empty()
         full.works("daemon", "restart")
-        assert (
-            full.answer("run", "--session", session, "--max-tokens", "4", "Third")["finish_reason"]
-            == "length"
-        )
+        third = full.answer("run", "--session", session, "--max-tokens", "4", "Third")
+        assert third["finish_reason"] == "length"
         assert "chats are kept" not in full.works("daemon", "status")
 
 

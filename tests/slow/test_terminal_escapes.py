@@ -145,14 +145,8 @@ def test_a_command_that_tells_of_names(home: Home, words: tuple[str, ...]) -> No
 def test_what_a_shell_is_offered(home: Home) -> None:
     home.process("run", HOSTILE)  # its chat is called so
     command = "from localspec.cli import completers as c; print(*c.sessions(None), c.models(None), sep='\\n')"
-    offered = subprocess.run(
-        [sys.executable, "-c", command], env=home.environment, capture_output=True, check=True
-    )
-    assert (
-        COMMANDS.findall(offered.stdout) == []
-        and b"\\x1b" not in offered.stdout
-        and b"owned" in offered.stdout
-    )
+    offered = subprocess.check_output([sys.executable, "-c", command], env=home.environment)
+    assert COMMANDS.findall(offered) == [] and b"\\x1b" not in offered and b"owned" in offered
 
 
 def test_the_chat(home: Home) -> None:

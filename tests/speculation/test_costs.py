@@ -55,9 +55,7 @@ def test_one_forward_that_was_held_up_is_not_believed(curve: CostCurve) -> None:
 def test_before_anything_is_known_the_nearest_table_serves() -> None:
     curve = CostCurve("llama_cpp 0.3 Q8_0")
     assert curve.seconds(5) / curve.seconds(1) == pytest.approx(3.47)
-    assert CostCurve("llama_cpp F32").seconds(5) / CostCurve("llama_cpp F32").seconds(1) == pytest.approx(
-        1.41
-    )
+    assert CostCurve("F32").seconds(5) / CostCurve("F32").seconds(1) == pytest.approx(1.41)
     assert prior_for("something else") is prior_for("")
     assert prior_for("mlx 0.32.4 qwen3 4bit 9 bytes, Apple M3 Max (gpu), chunks of 256")[2] == 1.03
     assert prior_for("mlx 0.32.4 qwen3 F16 9 bytes, cpu, chunks of 256") is prior_for("llama_cpp F16")
