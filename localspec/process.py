@@ -23,8 +23,8 @@ def delay_interrupts() -> Iterator[Callable[[], bool]]:
     returns True once one has come. A second one ends the process at once if the program leaves SIGINT to
     Python; those that come during one native call count as one. Only the main thread runs handlers: in
     another one, and where SIGINT is ignored, this does nothing."""
-    handler = signal.getsignal(signal.SIGINT)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+    handler = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT)
+    if not callable(handler):
         yield lambda: False
         return
     came: list[FrameType | None] = []

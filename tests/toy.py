@@ -92,6 +92,9 @@ class ToyLogits:
     def rows(self, start: int, stop: int) -> Rows:
         return self._rows[start:stop].copy()
 
+    def row(self, i: int) -> Rows:
+        return np.asarray(self._rows[i])
+
 
 class ToyBackend:
     """The contract over a :data:`Rule`.

@@ -127,6 +127,9 @@ class Logits(Protocol):
     def rows(self, start: int, stop: int) -> Rows:
         """Rows ``start:stop`` as float32, shape (stop - start, vocabulary size); a copy."""
 
+    def row(self, i: int) -> Rows:
+        """Row ``i`` as float32, shape (vocabulary size,); to be read only, and not after the next forward."""
+
 
 class FimTokens(NamedTuple):
     """The special tokens of fill-in-the-middle; ``repo`` and ``sep`` are None in families without them."""

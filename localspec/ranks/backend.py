@@ -217,3 +217,7 @@ class WatchedLogits:
     def rows(self, start: int, stop: int) -> Rows:
         with self._ranks.share_errors():
             return self._logits.rows(start, stop)
+
+    def row(self, i: int) -> Rows:
+        with self._ranks.share_errors():
+            return self._logits.row(i)

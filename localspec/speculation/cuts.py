@@ -15,13 +15,16 @@ from numpy.typing import NDArray
 Scores = NDArray[np.float32]
 Ids = NDArray[np.int64]
 
+LOG2_E = math.log2(math.e)
 SORTED = 4096
 """the most tokens that are sorted; more are put into bins first"""
 BINS = 1 << 14
 LEVEL = 1e-3
 """weight relative to the best token's; tokens above it usually contain the nucleus"""
-CLOSE = 1e-9
-"""share of a row's weight below which the order of a sum could matter"""
+FAINT = 1e-8
+"""weight relative to the best token's; where all below it cannot move the nucleus, they are not weighed"""
+CLOSE = 1e-6
+"""share of a row's weight below which the rounding of a sum could matter"""
 ROWS = 32
 """rows of a folded vocabulary; the k-th largest maximum of its columns is at most the k-th largest logit"""
 
@@ -50,7 +53,7 @@ def cut(scores: Scores, cuts: Cuts, scratch: Scores) -> Ids:
     one logit is finite. ``scratch`` has the row's shape and is overwritten."""
     top = float(scores.max())
     tokens = best(scores, cuts.top_k) if 0 < cuts.top_k < len(scores) else None
-    if cuts.top_p < 1.0:
+    if cuts.top_p < 1.0 and (tokens is not None or (tokens := _clear_nucleus(scores, top, cuts)) is None):
         values = scores if tokens is None else scores[tokens]
         weights = weigh(values, top, cuts.temperature, scratch[: len(values)])
         inside = _nucleus(values, weights, cuts.top_p, sum_of(weights))
@@ -59,6 +62,24 @@ def cut(scores: Scores, cuts: Cuts, scratch: Scores) -> Ids:
         floor = np.float32(top - cuts.depth)
         tokens = np.flatnonzero(scores >= floor) if tokens is None else tokens[scores[tokens] >= floor]
     return np.arange(len(scores)) if tokens is None else tokens
+
+
+def _clear_nucleus(scores: Scores, top: float, cuts: Cuts) -> Ids | None:
+    """The nucleus of a whole row, rising, if it is the same whatever tokens below :data:`FAINT` weigh; else
+    None, as for more than :data:`SORTED` tokens above it."""
+    head = np.flatnonzero(scores >= np.float32(top + cuts.temperature * math.log(FAINT)))
+    if len(head) > SORTED:
+        return None
+    values = scores[head]
+    weights = weigh(values, top, cuts.temperature, np.empty_like(values))
+    total = sum_of(weights)
+    least = cuts.top_p * total * (1 - CLOSE)
+    most = cuts.top_p * (total + len(scores) * FAINT) * (1 + CLOSE)
+    if most <= 1.0:  # the best token alone
+        return head[[int(values.argmax())]]
+    order = np.argsort(-values, kind="stable")
+    last, other = np.searchsorted(np.cumsum(weights[order], dtype=np.float64), (least, most)).tolist()
+    return np.sort(head[order[: last + 1]]) if last == other else None
 
 
 def surely_keeps(scores: Scores, cuts: Cuts, token: int, scratch: Scores) -> bool:
@@ -76,13 +97,13 @@ def weigh(values: Scores, top: float, temperature: float, out: Scores) -> Scores
     """``exp((values − top) / temperature)``, written to ``out``."""
     with np.errstate(over="ignore"):  # to minus infinity, which weighs nothing
         np.subtract(values, np.float32(top), out=out)
-        np.divide(out, np.float32(temperature), out=out)
-    return np.exp(out, out=out)
+        np.multiply(out, np.float32(LOG2_E / temperature), out=out)
+    return np.exp2(out, out=out)  # in half the time of exp
 
 
 def sum_of(weights: Scores) -> float:
-    """The sum in double precision."""
-    return float(np.add.reduce(weights, dtype=np.float64))
+    """The sum, pairwise in single precision: in half the time of one in double."""
+    return float(np.add.reduce(weights))
 
 
 def best(scores: Scores, k: int) -> Ids:

@@ -247,6 +247,8 @@ class Sampler:
             if surely_keeps(scores, cuts, token, scratch):
                 return token
         tokens = cut(scores, cuts, scratch)
+        if len(tokens) == 1:
+            return int(tokens[0])
         return int(tokens[race(position, NoiseStream.TARGET, scores[tokens], cuts.temperature, tokens)])
 
     def _scratch(self, size: int) -> Scores:

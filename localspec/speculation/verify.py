@@ -61,7 +61,7 @@ class ForwardRows:
 
     def row(self, i: int) -> Row:
         if i not in self._rows:
-            self._rows[i] = np.asarray(self._logits.rows(i, i + 1)[0])
+            self._rows[i] = self._logits.row(i)
         return self._rows[i]
 
 

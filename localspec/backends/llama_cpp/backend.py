@@ -338,6 +338,9 @@ class LlamaLogits:
     def rows(self, start: int, stop: int) -> Rows:
         return self._rows[start:stop].copy()
 
+    def row(self, i: int) -> Rows:
+        return np.asarray(self._rows[i])  # no copy: fresh memory takes longer than all reading
+
 
 TILE = 64
 """from this many rows on, attention is computed in tiles"""

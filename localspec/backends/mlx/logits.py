@@ -51,6 +51,9 @@ class MlxLogits:
         except FAULTS as error:
             raise EngineError(f"MLX failed to compute a forward: {error}") from None
 
+    def row(self, i: int) -> Rows:
+        return np.asarray(self.rows(i, i + 1)[0])
+
 
 def _read(array: mx.array) -> Any:
     """Return an array's numbers; raises :class:`EngineError`: MLX reports a computation's errors only now."""
