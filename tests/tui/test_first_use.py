@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from localspec.errors import HubUnavailable
-from localspec.hub.default import LARGER, LATER, MissingModel
+from localspec.hub.default import LARGER, LATER, MissingModel, Progress
 from localspec.tui.dialog import Confirm
 from tests.tui.harness import Player, playing
 from tests.waiting import DEADLINE_S
@@ -20,7 +20,7 @@ class Model(MissingModel):
     reachable, here, declined = True, False, False
     rested: bool | None = None
 
-    def download(self, progress: Callable[[float], None]) -> None:
+    def obtain(self, fetch: Callable[..., None] | None = None, progress: Progress = lambda _: None) -> None:
         if not self.reachable:
             raise HubUnavailable("the hub cannot be reached")
         progress(0.5)
