@@ -6,10 +6,10 @@ A ceiling rises only in a commit in which another one of its area falls by as mu
 from __future__ import annotations
 
 CEILINGS = {
-    "assets": 1869,
+    "assets": 1878,
     "localspec/.": 921,
     "localspec/agent": 444,
-    "localspec/backends": 1819,
+    "localspec/backends": 1821,
     "localspec/bench": 165,
     "localspec/cli": 2270,
     "localspec/client": 480,
@@ -50,9 +50,9 @@ ROOMS = {"heads": 900, "next edit": 900, "fast rounds": 150}
 RAISED: dict[str, list[tuple[int, str, str]]] = {
     "localspec/daemon": [(3, "localspec/models", "the end of a daemon that clients cannot find")],
     "localspec/ranks": [(2, "localspec/completion", "an odd variable"), (3, "fast rounds", "uncopied rows")],
-    "localspec/backends": [(5, "fast rounds", "rows without a copy")],
+    "localspec/backends": [(7, "fast rounds", "rows without a copy")],
     "localspec/speculation": [(18, "fast rounds", "a nucleus without weighing all tokens")],
-    "assets": [(71, "fast rounds", "the own time of a round")],
+    "assets": [(80, "fast rounds", "the own time of a round")],
     "localspec/hub": [(5, "localspec/tui", "pip's own index, without a host's name")],
     "localspec/memory": [(1, "localspec/tui", "waiting texts of a source with another's tag")],
     "localspec/tools": [(2, "localspec/tui", "names of verbs with their nouns")],

@@ -575,7 +575,9 @@ class LlamaCppBackend:
         buffer: Any = b""
         if n:
             buffer = (ctypes.c_float * (n * size)).from_address(self._output_of(self._context))
-        return LlamaLogits(np.frombuffer(buffer, dtype=np.float32).reshape(n, size))
+        rows = np.frombuffer(buffer, dtype=np.float32).reshape(n, size)
+        rows.flags.writeable = False
+        return LlamaLogits(rows)
 
     def _common_width(self, spans: Sequence[Span]) -> int:
         """The width to which shorter spans are padded; 0: no padding, because there is no room for it.
