@@ -31,7 +31,7 @@ PYTEST := $(BIN)/python -m pytest -q -n logical --durations 15
 .PHONY: always run install dev test lint types test-slow docs locks editors vsix clean
 
 run: $(VENV)/.installed
-	@$(BIN)/localspec run --yes --stats --temperature 0 --max-tokens 256 "$$PROMPT"
+	@$(BIN)/localspec run --yes --stats --temperature 0 --max-tokens 256 "$$PROMPT" < /dev/null
 
 install: $(VENV)/.installed
 

@@ -9,7 +9,7 @@ round takes beyond its forward is the engine's own: proposing, choosing, accepti
 
 from __future__ import annotations
 
-import sys
+import argparse
 import time
 from collections.abc import Sequence
 from itertools import product
@@ -120,8 +120,10 @@ def measure(size: int, seconds: float, options: Options, peak: float) -> tuple[f
 
 
 def main() -> None:
-    print("| vocabulary | forward | top-p 0.95 | draft | own time | share |\n|---|---|---|---|---|---|")
-    seconds = [float(each) / 1000 for each in sys.argv[1:] or (1, 3, 12)]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("milliseconds", nargs="*", type=float, default=[1, 3, 12], help="of a forward")
+    seconds = [each / 1000 for each in parser.parse_args().milliseconds]
+    print("| vocabulary | forward | sampling | draft | own time | share |\n|---|---|---|---|---|---|")
     for size, forward, (name, (how, peak)), plain in product(SIZES, seconds, HOW.items(), (PLAIN, DRAFT)):
         own, share = measure(size, forward, replace(plain, **how), peak)
         ms = f"{1000 * forward:g} ms | {name} | {plain.k or 0} | {1000 * own:.3f} ms"

@@ -6,7 +6,7 @@ A ceiling rises only in a commit in which another one of its area falls by as mu
 from __future__ import annotations
 
 CEILINGS = {
-    "assets": 1878,
+    "assets": 1880,
     "localspec/.": 921,
     "localspec/agent": 444,
     "localspec/backends": 1821,
@@ -52,7 +52,7 @@ RAISED: dict[str, list[tuple[int, str, str]]] = {
     "localspec/ranks": [(2, "localspec/completion", "an odd variable"), (3, "fast rounds", "uncopied rows")],
     "localspec/backends": [(7, "fast rounds", "rows without a copy")],
     "localspec/speculation": [(18, "fast rounds", "a nucleus without weighing all tokens")],
-    "assets": [(80, "fast rounds", "the own time of a round")],
+    "assets": [(82, "fast rounds", "the own time of a round")],
     "localspec/hub": [(5, "localspec/tui", "pip's own index, without a host's name")],
     "localspec/memory": [(1, "localspec/tui", "waiting texts of a source with another's tag")],
     "localspec/tools": [(2, "localspec/tui", "names of verbs with their nouns")],
