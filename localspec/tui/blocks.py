@@ -18,10 +18,11 @@ from markdown_it.token import Token
 
 def _parser() -> MarkdownIt:
     """A parser that hides nothing of an answer: tags and definitions of references are text, a picture is a
-    link. The opening line of a fence opens one whatever the next line is; it is no table's header."""
+    link. The opening line of a fence opens one whatever the next line is; it is no table's header. Lines of a
+    paragraph stay lines, as in a poem."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough").disable(["reference", "image"])
     parser.block.ruler.after("fence", "tables", table, {"alt": ["paragraph"]})
-    return parser
+    return parser.disable("newline")
 
 
 PARSER = _parser()
