@@ -393,7 +393,7 @@ class ChatHistory:
         return session
 
     async def session(self, id: str) -> Session:
-        """The session of this id; raises :class:`SessionNotFound`."""
+        """The session of this id; raises :class:`SessionNotFound`, or :attr:`problem`."""
         found = await self._do(lambda: self._private.find(id, True) or self._stored.find(id, False))
         if found is None:
             raise (self.problem or SessionNotFound(f"there is no session {id[:40]!r}")).with_traceback(None)

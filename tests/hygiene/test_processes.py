@@ -35,15 +35,16 @@ def starts(node: ast.AST) -> bool:
     return pattern is not None and pattern.fullmatch(node.func.attr) is not None
 
 
-def is_surrounded(call: ast.Call) -> bool:
-    last = [keyword.value for keyword in call.keywords if keyword.arg is None]
-    return any(re.search("^around$|surroundings", ast.unparse(value)) is not None for value in last)
+def is_surrounded(call: ast.Call, source: str) -> bool:
+    last = [ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None]
+    names = re.findall(r"(\w+) = .*\bsurroundings\(\)$", source, re.MULTILINE)
+    return any(value in names or re.match(r"(process\.)?surroundings\(", value) for value in last)
 
 
 def outside(path: Path, source: str) -> list[str]:
     """The calls of a source that start a process in other surroundings."""
     found = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call) and starts(n)]
-    return [f"{path.name}:{call.lineno}" for call in found if not is_surrounded(call)]
+    return [f"{path.name}:{call.lineno}" for call in found if not is_surrounded(call, source)]
 
 
 @pytest.mark.slow
