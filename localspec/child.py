@@ -3,6 +3,7 @@ as a single operation, of a native library or of Python, cannot be interrupted."
 
 from __future__ import annotations
 
+import gc
 import pickle
 import resource
 import select
@@ -141,3 +142,4 @@ def serve(work: Callable[[Any], bytes]) -> None:
             limit_time(0.0)
             sys.stdout.buffer.write(len(result).to_bytes(SIZE, "little") + result)
             sys.stdout.buffer.flush()
+            gc.collect()  # the next work has all of the memory

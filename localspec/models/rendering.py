@@ -92,7 +92,7 @@ def render(source: str, variables: Mapping[str, Any]) -> tuple[str, str]:
 
 def _describe(error: Exception) -> str:
     if isinstance(error, MemoryError):
-        return "it took too much memory"
+        raise error  # the process ends: what it has left may be too little for the next template
     return (str(error) or type(error).__name__)[:LONGEST_ERROR]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 CEILINGS = {
     "assets": 1880,
-    "localspec/.": 921,
+    "localspec/.": 922,
     "localspec/agent": 444,
     "localspec/backends": 1821,
     "localspec/bench": 165,
@@ -15,7 +15,7 @@ CEILINGS = {
     "localspec/client": 480,
     "localspec/completion": 304,
     "localspec/constraints": 445,
-    "localspec/daemon": 2707,
+    "localspec/daemon": 2706,
     "localspec/doctor": 325,
     "localspec/engine": 2451,
     "localspec/http": 2446,
