@@ -121,7 +121,7 @@ def test_others_are_answered_while_a_prompt_is_tokenized(daemon: Daemon, kind: s
 
 
 def test_others_are_answered_while_a_template_takes_too_much(daemon: Daemon) -> None:
-    loops = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"
+    loops = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
     daemon.vocabulary.chat_template = loops
     daemon.submit(1, ChatPrompt((Message("user", "hi"),)))
     daemon.submit(2, SHORT)
