@@ -136,9 +136,8 @@ class ToolServer:
             except asyncio.CancelledError:
                 await self._give_up()
                 raise
-        content = outcome.content or ()
-        text = "\n".join((c.resource or c).text or (c.type != "text") * f"[{c.type}]" for c in content)
-        if len(text) > LONGEST_RESULT:
+        parts = ((c.resource or c).text or (c.type != "text") * f"[{c.type}]" for c in outcome.content or ())
+        if len(text := "\n".join(parts)) > LONGEST_RESULT:
             text = f"{shorten(text, LONGEST_RESULT)}\n[shortened from {len(text):,} characters]"
         if outcome.is_error:
             raise ToolError(text or f"{tool} failed without a reason")
@@ -151,9 +150,8 @@ class ToolServer:
 
     async def _end(self) -> None:
         process, self._process = self._process, None
-        if process is None:
+        if process is None or process.stdin is None:
             return
-        assert process.stdin is not None
         process.stdin.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), END_S)
@@ -255,5 +253,7 @@ class ToolServer:
             async with asyncio.timeout(REPLY_S):
                 await self._send(notification("notifications/cancelled", {"requestId": self._id}))
                 await self._exchange("ping", {}, dict[str, Any])
-        except (TimeoutError, ToolError):
-            await self._end()
+        except (TimeoutError, ToolError, asyncio.CancelledError) as error:
+            await self._end()  # in 3.11.2 a timeout within a cancelled task is a CancelledError, too
+            if isinstance(error, asyncio.CancelledError):
+                raise
