@@ -76,8 +76,9 @@ def test_json_for_a_stdout_of_ascii_is_json(tmp_path: Path) -> None:
     assert any("ä😀" in (model["path"] or "") for model in json.loads(done.stdout)["models"])
 
 
-async def test_what_too_few_files_prevent_is_said(start: StartDaemon) -> None:
-    daemon = start(command=("sh", "-c", 'ulimit -n 16; exec "$@"', "-", *REAL_DAEMON))
+@pytest.mark.parametrize("files", [15, 16])
+async def test_what_too_few_files_prevent_is_said(start: StartDaemon, files: int) -> None:
+    daemon = start(command=("sh", "-c", f'ulimit -n {files}; exec "$@"', "-", *REAL_DAEMON))
     async with raw(daemon) as client:
         for method, params in (
             ("memory/stats", {}),

@@ -193,18 +193,18 @@ class WorkerProcess(Resident):
         if self._why is not None:
             self._end(self._why)
             return
-        ours, workers = socket.socketpair()
         try:
-            with workers:
+            ours, workers = socket.socketpair()
+            with ours, workers:
                 fd = workers.fileno()
                 command, around = (*self._command, "--fd", str(fd)), surroundings()
                 # Of its own session, so that a terminal's Ctrl-C reaches the daemon alone.
                 self._process = await asyncio.create_subprocess_exec(
                     *command, pass_fds=(fd,), stdin=DEVNULL, stdout=STDERR, start_new_session=True, **around
                 )
-            self._reader, self._writer = await asyncio.open_connection(sock=ours)
+                kept = socket.socket(fileno=ours.detach())
+            self._reader, self._writer = await asyncio.open_connection(sock=kept)
         except OSError as error:
-            ours.close()
             what = f"the worker process of {self.key.model} could not be started"
             self._end(of_system(error, what) or EngineCrashed(f"{what}: {error.strerror}"))
             return
