@@ -18,7 +18,7 @@ from msgspec import Meta
 
 from localspec.engine.learning import Learning
 from localspec.engine.round import LONGEST_K, EngineParts, make
-from localspec.memory.memory import Memory
+from localspec.memory.memory import Memory, forget
 from localspec.memory.ngrams import MemoryText
 from localspec.protocol.options import AUTO, KINDS, NONE
 from localspec.protocol.requests import EngineConfig
@@ -255,9 +255,9 @@ def hindsight(log: Log, request: int, members: Sequence[Proposer], *, k: int, co
 def simulate(
     logs: Sequence[Log], name: str, *, k: int, cost: CostLine, draft_share: float | None = None
 ) -> list[Play]:
-    """Play all answers in their order with one proposer. The n-gram memory begins empty, and learns each
-    answer at its end, as in the engine. ``draft_share``: the time of a draft model's forward as a share of
-    the target's; None: there is no draft model.
+    """Play all answers in their order with one proposer. The n-gram memory begins empty for each sampler's,
+    and learns each answer at its end, as in the engine. ``draft_share``: the time of a draft model's forward
+    as a share of the target's; None: there is no draft model.
     """
     plays, time = [], Time()
     drafter = None if draft_share is None else RecordedDraft(cost, draft_share, time)
@@ -271,6 +271,8 @@ def simulate(
             members.append(drafter)
         proposer = controller_over(members, cost, time) if name == AUTO else [*members, PlainDecoding()][0]
         for request, log in enumerate(logs):
+            if request and log.case.split()[1:] != logs[request - 1].case.split()[1:]:
+                forget(Path(directory), print)  # these are the same prompts, answered by another sampler
             if drafter is not None:
                 drafter.begin(log)
             if name == HINDSIGHT:

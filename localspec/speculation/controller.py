@@ -178,7 +178,7 @@ STAKE = 0.35
 """share of what may still be lost that one draft may be expected to lose"""
 SURE, UTMOST = 0.25, 3.0
 """SURE: plain tokens that a draft may be expected to lose whatever was lost before, so that nearly certain
-drafts are still made; UTMOST: times the allowed loss after which even that ends"""
+drafts are still made; UTMOST: times the allowed loss that no draft may exceed if none of it is accepted"""
 HOPELESS = 0.1
 """survival at which a draft token is not worth a place any more"""
 DOUBT = 0.1
@@ -342,7 +342,8 @@ class Controller(Proposer):
         self, ask: Ask, curve: Sequence[float], seconds: Sequence[float], prices: _Prices
     ) -> tuple[int, float]:
         """Return :func:`best_length` of a draft with this survival ``curve``, made in ``seconds``."""
-        return best_length(curve, with_replay(curve, seconds, prices.again), self._stake(ask, prices))
+        _, stake, most = self._stakes(ask, prices)
+        return best_length(curve, with_replay(curve, seconds, prices.again), stake, most)
 
     def _weigh(self, plans: Sequence[_Plan], member: Proposer, prices: _Prices) -> None:
         """Choose the costly ``member`` for the plans where it promises more than the draft at hand."""
@@ -357,15 +358,14 @@ class Controller(Proposer):
             elif not plan.draft.tokens:
                 plan.draft = NOT_WORTH_DRAFTING
 
-    def _stake(self, ask: Ask, prices: _Prices) -> float:
-        """The seconds that a draft may be expected to lose: a share of what was saved so far and of what
-        may be lost in any case, so that not all of it is risked at once."""
+    def _stakes(self, ask: Ask, prices: _Prices) -> tuple[float, float, float]:
+        """By the request's own books, the seconds that drafting and verifying may take, that a draft may be
+        expected to lose, a share of them so that not all is risked at once, and that it may lose at most."""
         won, spent = ask.savings
         won -= self._requests[ask.request].drafting_s
-        token_s = prices.seconds[0]
-        allowed = LOSS * max(spent, GRACE * token_s)
-        floor = SURE * token_s if won > -UTMOST * allowed else 0.0
-        return max(STAKE * (won + allowed), floor)
+        allowed = LOSS * max(spent, GRACE * prices.seconds[0])
+        left = won + allowed
+        return left, max(STAKE * left, SURE * prices.seconds[0]), won + UTMOST * allowed
 
     # Calling costly members.
 
@@ -389,13 +389,16 @@ class Controller(Proposer):
                 plan.draft = draft
 
     def _add_gate(self, plan: _Plan, member: Proposer, prices: _Prices) -> Ask:
-        ask, places = plan.ask, [_position(i) for i in range(plan.ask.k + 1)]
+        ask, seconds = plan.ask, prices.with_draft(member, plan.ask)
+        left, _, _ = self._stakes(ask, prices)
+        longest = sum(each - seconds[0] <= left for each in seconds[1 : ask.k + 1])
+        places = [_position(i) for i in range(max(longest, 1) + 1)]
         survival, calibrated = self._survival[member.name], self._calibrated[member.name]
         curve = calibrated.curve(ask.request, places[:-1])
         gate = EarlyStop(
             rate=lambda evidence: survival.rate(ask.request, evidence),
             calibrated=[calibrated.rate(ask.request, place) for place in places],
-            seconds=with_replay(curve, prices.with_draft(member, ask), prices.again),
+            seconds=with_replay(curve, seconds, prices.again),
         )
         return ask._replace(gate=gate)
 
@@ -480,13 +483,14 @@ def _shorten(draft: Draft, k: int) -> Draft:
 
 
 def best_length(
-    survival: Sequence[float], seconds: Sequence[float], stake: float = math.inf
+    survival: Sequence[float], seconds: Sequence[float], stake: float = math.inf, most: float = math.inf
 ) -> tuple[int, float]:
     """Return the number of draft tokens with the most expected tokens per second, and that rate.
 
     ``survival[i]`` is the probability that draft token i is accepted, ``seconds[k]`` the time of a round with
     k of them; one more token comes out in any case. A length whose expected loss is more than ``stake``
-    seconds is left out: with too few tokens accepted, the round takes longer than plain decoding would.
+    seconds, or whose greatest one is more than ``most``, is left out: with too few tokens accepted, the round
+    takes longer than plain decoding would.
     """
     expected, plain = 1.0, seconds[0]
     best, best_rate = 0, 1.0 / plain
@@ -496,7 +500,7 @@ def best_length(
             extra = cost - seconds[0]
             even = max(math.ceil(extra / plain), 1)
             lost = 1.0 - survival[even - 1] if even <= k else 1.0
-            if max(lost, DOUBT) * extra <= stake:
+            if max(lost, DOUBT) * extra <= stake and extra <= most:
                 best, best_rate = k, expected / cost
     return best, best_rate
 

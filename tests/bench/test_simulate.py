@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from statistics import median
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from assets.bench.played import ANSWERS, MACHINES
 from assets.bench.simulate import EXAMPLE, CostLine, Log, Time, play, read_logs, simulate
 from localspec.engine.round import LONGEST_K
 from localspec.speculation.ngrams import PromptLookup
 from localspec.speculation.proposer import PlainDecoding
 from tests.hostile import Hostile, family
 
-ANSWERS = Path(__file__).parent / "data" / "answers.jsonl"
 FLAT = CostLine({1: 1.0})
-LEAST_SPEED = {"edit": 1.2, "four turns": 1.4, "warm memory": 1.5, "chat": 0.98}
+LEAST_SPEED = {"edit": 1.2, "four turns": 1.4, "warm memory": 1.2, "chat": 0.98}
 
 
 @pytest.fixture(scope="module")
@@ -123,7 +122,7 @@ ROUNDS = {
     ("prompt-lookup", "chat"): 863,
     ("draft", "chat"): 349,
     # A table's hashes differ from run to run, and with them what little is lost in it.
-    ("memory", "four turns"): 390,
+    ("memory", "four turns"): 461,
 }
 """that the recorded answers took at k = 4 when this was written"""
 
@@ -138,13 +137,16 @@ def test_proposers_need_no_more_rounds_than_they_did(answers: list[Log], name: s
 def test_auto_saves_the_time_that_it_saved(answers: list[Log]) -> None:
     """On the example's cost curve: medians of a workload's answers, and the worst of all."""
     plays = simulate(answers, "auto", k=LONGEST_K, cost=EXAMPLE)
-    speeds: dict[str, list[float]] = {}
-    for log, played in zip(answers, plays, strict=True):
-        assert played.speed is not None
-        speeds.setdefault(log.workload, []).append(played.speed)
-    assert min(min(each) for each in speeds.values()) > 0.95
+    speeds = [(log.workload, played.speed or 0.0) for log, played in zip(answers, plays, strict=True)]
+    assert min(speed for _, speed in speeds) > 0.95
     for workload, least in LEAST_SPEED.items():
-        assert median(speeds[workload]) > least
+        assert median(speed for each, speed in speeds if each == workload) > least
+
+
+def test_no_answer_is_slower_for_a_draft_model_that_pays_elsewhere(answers: list[Log]) -> None:
+    (costs,) = (each.costs for each in MACHINES if "7B Q4_K_M" in each.name)
+    plays = simulate(answers, "auto", k=LONGEST_K, cost=CostLine(costs), draft_share=0.2)
+    assert min(played.speed or 0.0 for played in plays) > 1.05
 
 
 @pytest.mark.parametrize(("width", "seconds"), [(1, 0.010), (2, 0.020), (3, 0.025), (4, 0.030), (6, 0.040)])
