@@ -10,7 +10,7 @@ import psutil
 
 from localspec.backends.base import WIDTHS, Backend, Probe, Rounding, set_rounding
 from localspec.engine.learning import Learning
-from localspec.engine.prefixes import Prefixes
+from localspec.engine.prefixes import GROWTH, Prefixes
 from localspec.engine.primer import Primer
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.speculation.costs import CostCurve
@@ -51,9 +51,9 @@ class Idle:
             self._learning.save()
         return False
 
-    def _write_chat(self) -> bool:
-        """Write some of a chat's cache to disk; return False if all are written."""
-        self._writing = self._writing or self._prefixes.write_chat()
+    def _write_chat(self, growth: float = GROWTH) -> bool:
+        """Write some of a chat's cache to disk; return False if all are written that have grown so much."""
+        self._writing = self._writing or self._prefixes.write_chat(growth)
         if self._writing is None:
             return False
         if next(self._writing, STOPPED) is STOPPED:
@@ -72,7 +72,7 @@ class Idle:
 
     def finish(self) -> None:
         """At the end of the engine, write all chats."""
-        while self._write_chat():
+        while self._write_chat(1.0):
             pass
 
     def interrupt(self, *, remember: bool = False) -> None:

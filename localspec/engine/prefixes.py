@@ -20,11 +20,14 @@ from localspec.backends.base import Backend
 from localspec.engine.sequence import NO_SLOT, Holder, Sequence, canonical_cells, usable
 from localspec.errors import EngineError, LocalspecError
 from localspec.home import chat_cache_name, private_opener
+from localspec.speculation.proposer import shared_length
 
 log = logging.getLogger(__name__)
 
 WORTH = 64
 """tokens that cells from disk or from memory outside of the backend must spare at least"""
+GROWTH = 1.25
+"""factor by which a chat grows between two writes: each writes all of its cells, as none can be appended"""
 FORMAT = 5
 PIECE = 8 << 20
 """bytes written in one step"""
@@ -112,10 +115,14 @@ class Saved:
         for file in [each for each in self._files if each.cached.source == source]:
             self.drop(file)
 
-    def should_write(self, cached: Cached) -> bool:
-        """Return True if ``cached`` is to be written: it is a chat's, not private, and not written yet."""
-        chat = cached.remember and cached.source.startswith(CHAT)
-        return chat and not cached.saved and len(cached.tokens) >= WORTH
+    def should_write(self, cached: Cached, growth: float) -> bool:
+        """Return True if ``cached`` is to be written: it is a chat's, not private, not written yet, and by
+        ``growth`` longer than what is written of it."""
+        if cached.saved or not (cached.remember and cached.source.startswith(CHAT)):
+            return False
+        own = (file.cached.tokens for file in self._files if file.cached.source == cached.source)
+        written = max((shared_length(tokens, cached.tokens) for tokens in own), default=0)
+        return len(cached.tokens) >= max(growth * written, WORTH)
 
     def write(self, cached: Cached, state: bytearray) -> Generator[None, None, None]:
         """Write ``cached`` in steps, in place of an earlier file of its chat; an error ends this silently."""
@@ -354,15 +361,17 @@ class Prefixes:
             log.warning("the KV cache of a request cannot be saved: %s", error.message)
             return None
 
-    def write_chat(self) -> Generator[None, None, None] | None:
-        """Return the steps of writing one chat's cache to disk; None if all are written."""
+    def write_chat(self, growth: float) -> Generator[None, None, None] | None:
+        """Return the steps of writing one chat's cache to disk, of one that has grown by this factor since it
+        was written; None if all are written."""
         if self._saved is None or not self._backend.capabilities.saves:
             return None
-        for cached in filter(self._saved.should_write, self.kept):
-            state = self.save(cached.slot)
-            cached.saved = True
-            if state is not None:
-                return self._saved.write(cached, state)
+        for cached in self.kept:
+            if self._saved.should_write(cached, growth):
+                state = self.save(cached.slot)
+                cached.saved = True
+                if state is not None:
+                    return self._saved.write(cached, state)
         return None
 
     def forget(self, source: str) -> None:
