@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import localspec as package
 from localspec.client import connect
@@ -71,7 +71,7 @@ def http_daemon(config: str, measured: Iterable[tuple[str, str, int]] = ()) -> I
 def busy(programs: int) -> Iterator[None]:
     """So many programs that each keep a core busy."""
     command = (sys.executable, "-c", "while True: pass")
-    spinning = [subprocess.Popen(command) for _ in range(programs)]
+    spinning = [subprocess.Popen(command, start_new_session=True) for _ in range(programs)]
     try:
         yield
     finally:
@@ -103,9 +103,9 @@ class LlamaServer:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LLAMA_ARG_")}
         own = ("--parallel", "1", "--cache-ram", "0", "--host", "127.0.0.1", "--port", str(port))
         command = [str(program), "--model", str(model), *arguments, *own]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT, env=environment
-        )
+        files: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": self._log, "stderr": self._log}
+        # In a session of its own, like the model's process: Linux divides a processor among sessions.
+        self._process = subprocess.Popen(command, env=environment, start_new_session=True, **files)
         deadline = time.monotonic() + START_S
         while not self._is_healthy():
             if self._process.poll() is not None or time.monotonic() > deadline:
