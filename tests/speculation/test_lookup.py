@@ -75,12 +75,12 @@ def common_suffix(text: Sequence[int], end: int) -> int:
 
 
 def naive(text: Sequence[int], n_min: int, n_max: int) -> Match:
-    """The definition, by a scan: of the newest occurrences that match n_max tokens, or as many as any
-    does, the one that matches most; the newest of equals."""
+    """The definition, by a scan: of the newest occurrences that match n_max tokens, or n_min if none does,
+    the one that matches most; the newest of equals."""
     lengths = {end: common_suffix(text, end) for end in range(len(text) - 1, 0, -1)}
-    order = min(max(lengths.values(), default=0), n_max)
-    if order < n_min:
+    if (longest := max(lengths.values(), default=0)) < n_min:
         return NO_MATCH
+    order = n_max if longest >= n_max else n_min
     ends = [end for end, length in lengths.items() if length >= order][:CANDIDATES]
     best = max(ends, key=lambda end: lengths[end])
     return Match(best, lengths[best])
