@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,13 +71,11 @@ def http_daemon(config: str, measured: Iterable[tuple[str, str, int]] = ()) -> I
 def busy(programs: int) -> Iterator[None]:
     """So many programs that each keep a core busy."""
     command = (sys.executable, "-c", "while True: pass")
-    spinning = [subprocess.Popen(command, start_new_session=True) for _ in range(programs)]
-    try:
+    with ExitStack() as stack:
+        for _ in range(programs):
+            spinning = stack.enter_context(subprocess.Popen(command, start_new_session=True))
+            stack.callback(spinning.kill)
         yield
-    finally:
-        for each in spinning:
-            each.kill()
-            each.wait()
 
 
 def measure_costs(model: str, draft: str = "auto", n_ctx: int = 0) -> None:
@@ -107,11 +105,14 @@ class LlamaServer:
         # In a session of its own, like the model's process: Linux divides a processor among sessions.
         self._process = subprocess.Popen(command, env=environment, start_new_session=True, **files)
         deadline = time.monotonic() + START_S
-        while not self._is_healthy():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.close()
-                raise SystemExit(f"{PROGRAM} did not start: {self.log}")
-            time.sleep(POLL_S)
+        try:
+            while not self._is_healthy():
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise TimeoutError
+                time.sleep(POLL_S)
+        except BaseException as error:
+            self.close()
+            raise SystemExit(f"{PROGRAM} did not start: {self.log}") from error
 
     def _is_healthy(self) -> bool:
         connection = http.client.HTTPConnection(self.server.address)

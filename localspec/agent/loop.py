@@ -262,8 +262,7 @@ async def converse(box: Toolbox, front: Front) -> bool:
         return True
     if _is_call(answer, front):
         answer = await front.answer_instead("call")
-    known: dict[tuple[str, str], str] = {}
-    last: dict[tuple[str, str], str] = {}
+    known, last = dict[tuple[str, str], str](), dict[tuple[str, str], str]()
     for turn in range(MOST_TURNS):
         made = [] if answer is None or front.writing.is_endless else [CallRun(call) for call in answer.calls]
         if all(one.key in last for one in made):
@@ -278,8 +277,7 @@ async def converse(box: Toolbox, front: Front) -> bool:
         answer = await front.answer(results, "words" if is_last else None)
         known |= last
     if is_endless := front.writing.is_endless:
-        written = f"{len(front.writing.arguments):,} characters"
-        what = f"a call was stopped: its arguments had no end after {written}"
+        what = f"a call was stopped: its arguments did not end in {len(front.writing.arguments):,} characters"
         front.fail(LocalspecError(what, "It is not made. Ask in other words, or a larger model."))
     if is_endless or (known and not _is_useful(answer, front)):
         answer = await front.answer_instead("words")

@@ -153,10 +153,12 @@ class ToolServer:
         if process is None or process.stdin is None:
             return
         process.stdin.close()
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(process.wait(), END_S)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        try:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), END_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
         await asyncio.wait((asyncio.ensure_future(process.wait()), self._drainer), timeout=END_S)
 
     @property

@@ -115,6 +115,12 @@ class Saved:
         for file in [each for each in self._files if each.cached.source == source]:
             self.drop(file)
 
+    def touch(self, source: str) -> None:
+        """Note that a chat is in use: the least recently used files are deleted first."""
+        with contextlib.suppress(OSError):
+            for file in [each for each in self._files if each.cached.source == source]:
+                os.utime(file.path)
+
     def should_write(self, cached: Cached, growth: float) -> bool:
         """Return True if ``cached`` is to be written: it is a chat's, not private, not written yet, and by
         ``growth`` longer than what is written of it."""
@@ -136,7 +142,6 @@ class Saved:
             crc32=zlib.crc32(state),
         )
         line = msgspec.json.encode(header) + b"\n"
-        self.forget(cached.source)
         if len(line) + len(state) > self._limit:
             return
         scratch = path.with_suffix(".part")
@@ -156,7 +161,8 @@ class Saved:
             raise
         finally:
             scratch.unlink(missing_ok=True)
-        self._files.append(ChatFile(path, replace(cached, slot=NO_SLOT), header.crc32))
+        file = ChatFile(path, replace(cached, slot=NO_SLOT), header.crc32)
+        self._files = [*(each for each in self._files if each.path != path), file]
 
     def _make_room(self, size: int) -> None:
         """Delete the least recently used files, of all models, until there is room for ``size`` bytes; files
@@ -215,6 +221,8 @@ class Prefixes:
     def keep(self, sequence: Sequence) -> None:
         """Keep the slot of an ended request to be taken over; close it if the request failed or is to be
         forgotten."""
+        if self._saved is not None:
+            self._saved.touch(sequence.source)
         failed = sequence.error is not None or sequence.forgotten
         length = 0 if failed else self._backend.length(sequence.slot)
         if not length:
@@ -366,7 +374,7 @@ class Prefixes:
         was written; None if all are written."""
         if self._saved is None or not self._backend.capabilities.saves:
             return None
-        for cached in self.kept:
+        for cached in {each.source: each for each in self.kept}.values():
             if self._saved.should_write(cached, growth):
                 state = self.save(cached.slot)
                 cached.saved = True

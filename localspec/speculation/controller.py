@@ -342,8 +342,7 @@ class Controller(Proposer):
         self, ask: Ask, curve: Sequence[float], seconds: Sequence[float], prices: _Prices
     ) -> tuple[int, float]:
         """Return :func:`best_length` of a draft with this survival ``curve``, made in ``seconds``."""
-        _, stake, most = self._stakes(ask, prices)
-        return best_length(curve, with_replay(curve, seconds, prices.again), stake, most)
+        return best_length(curve, with_replay(curve, seconds, prices.again), *self._stakes(ask, prices))
 
     def _weigh(self, plans: Sequence[_Plan], member: Proposer, prices: _Prices) -> None:
         """Choose the costly ``member`` for the plans where it promises more than the draft at hand."""
@@ -358,14 +357,13 @@ class Controller(Proposer):
             elif not plan.draft.tokens:
                 plan.draft = NOT_WORTH_DRAFTING
 
-    def _stakes(self, ask: Ask, prices: _Prices) -> tuple[float, float, float]:
-        """By the request's own books, the seconds that drafting and verifying may take, that a draft may be
-        expected to lose, a share of them so that not all is risked at once, and that it may lose at most."""
+    def _stakes(self, ask: Ask, prices: _Prices) -> tuple[float, float]:
+        """By the request's own books, the seconds that a draft may be expected to lose, a share of what was
+        saved and may be lost, so that not all of it is risked at once; and that it may lose at most."""
         won, spent = ask.savings
         won -= self._requests[ask.request].drafting_s
         allowed = LOSS * max(spent, GRACE * prices.seconds[0])
-        left = won + allowed
-        return left, max(STAKE * left, SURE * prices.seconds[0]), won + UTMOST * allowed
+        return max(STAKE * (won + allowed), SURE * prices.seconds[0]), won + UTMOST * allowed
 
     # Calling costly members.
 
@@ -390,9 +388,9 @@ class Controller(Proposer):
 
     def _add_gate(self, plan: _Plan, member: Proposer, prices: _Prices) -> Ask:
         ask, seconds = plan.ask, prices.with_draft(member, plan.ask)
-        left, _, _ = self._stakes(ask, prices)
-        longest = sum(each - seconds[0] <= left for each in seconds[1 : ask.k + 1])
-        places = [_position(i) for i in range(max(longest, 1) + 1)]
+        _, most = self._stakes(ask, prices)
+        longest = max((k for k, each in enumerate(seconds) if each - seconds[0] <= most), default=0)
+        places = [_position(i) for i in range(min(ask.k, longest) + 1)]
         survival, calibrated = self._survival[member.name], self._calibrated[member.name]
         curve = calibrated.curve(ask.request, places[:-1])
         gate = EarlyStop(
@@ -500,7 +498,7 @@ def best_length(
             extra = cost - seconds[0]
             even = max(math.ceil(extra / plain), 1)
             lost = 1.0 - survival[even - 1] if even <= k else 1.0
-            if max(lost, DOUBT) * extra <= stake and extra <= most:
+            if max(lost, DOUBT) * extra <= stake and extra <= max(most, 0.0):
                 best, best_rate = k, expected / cost
     return best, best_rate
 

@@ -279,7 +279,7 @@ async def test_a_call_without_an_end_is_not_made(
     monkeypatch.setattr(loop, "TAIL", 10)
     monkeypatch.setattr(loop, "LONGEST_CALL", 10)
     lines, messages = await conversation(functions)
-    assert "its arguments had no end after" in lines[0] and lines[1:] == ["words"]
+    assert "its arguments did not end in" in lines[0] and lines[1:] == ["words"]
     assert [each.role for each in messages] == ["user", "assistant"] and not messages[1].tool_calls
 
 

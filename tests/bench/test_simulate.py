@@ -146,7 +146,7 @@ def test_auto_saves_the_time_that_it_saved(answers: list[Log]) -> None:
 def test_no_answer_is_slower_for_a_draft_model_that_pays_elsewhere(answers: list[Log]) -> None:
     (costs,) = (each.costs for each in MACHINES if "7B Q4_K_M" in each.name)
     plays = simulate(answers, "auto", k=LONGEST_K, cost=CostLine(costs), draft_share=0.2)
-    assert min(played.speed or 0.0 for played in plays) > 1.05
+    assert min(played.speed or 0.0 for played in plays) > 1.0
 
 
 @pytest.mark.parametrize(("width", "seconds"), [(1, 0.010), (2, 0.020), (3, 0.025), (4, 0.030), (6, 0.040)])

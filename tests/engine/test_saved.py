@@ -74,6 +74,14 @@ def test_it_is_written_at_idle_time_when_it_has_grown_and_at_the_end(place: Path
     assert path.stat().st_size > sizes[2]
 
 
+def test_the_newest_branch_of_a_chat_is_the_one_on_disk_at_the_end(place: Path) -> None:
+    with engine_at(place) as engine:
+        for text in (TALE * 3, TALE * 2 + "another branch", TALE * 5):
+            say(engine, text)
+            rested(engine)
+    assert say(engine_at(place), TALE * 5 + "!").cached_tokens >= 5 * len(TALE)
+
+
 @pytest.mark.parametrize(
     ("source", "remember", "limit"),
     [("chat:one", False, 9000), ("run", True, 9000), ("file:/a.py", True, 9000), ("chat:one", True, 100)],

@@ -6,8 +6,8 @@ import os
 import shutil
 import stat
 import sys
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
 
@@ -136,20 +136,14 @@ def test_a_large_table_is_not_read_to_be_opened(tmp_path: Path) -> None:
 def test_a_wait_too_long_for_the_lock_is_an_error(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     files.open_or_create("user", None)
-    errors: list[StorageError] = []
 
     def wait() -> None:
-        try:
-            with files_in(tmp_path).lock(timeout=0.01):
-                pass
-        except StorageError as error:
-            errors.append(error)
+        with files_in(tmp_path).lock(timeout=0.01):
+            pass
 
-    with files.lock():
-        thread = threading.Thread(target=wait)
-        thread.start()
-        thread.join()
-    assert len(errors) == 1 and errors[0].remedy
+    with files.lock(), ThreadPoolExecutor(1) as pool:
+        error = pool.submit(wait).exception()
+    assert isinstance(error, StorageError) and error.remedy
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ async def test_words_take_the_place_of_a_call_without_an_end(
         await player.send("call")
         await player.answered(None)
         assert [said.role for said in player.chat.said] == ["user", "assistant"]
-        assert any("its arguments had no end after" in toast for toast in player.toasts)
+        assert any("its arguments did not end in" in toast for toast in player.toasts)
         assert player.chat.said[-1].text and not player.chat.answering
 
 
