@@ -78,15 +78,16 @@ class Saved:
 
     def __init__(self, directory: Path, model: str, limit: int) -> None:
         self._directory, self._model, self._limit = directory, model, limit
-        self._files: list[ChatFile] = []
+        self._files: dict[str, ChatFile] = {}
+        """by source"""
         with contextlib.suppress(OSError):
             self._make_room(0)  # the limit may have been lowered
         found = (self._read_header(path) for path in directory.glob("*.state"))
-        self._files = [file for file in found if file is not None]
+        self._files = {file.cached.source: file for file in found if file is not None}
 
     def find(self, sequence: Sequence, at_least: int) -> ChatFile | None:
         """Return the file that spares a request the most tokens, at least ``at_least``; None if none does."""
-        best = max(self._files, key=lambda file: usable(file.cached, sequence), default=None)
+        best = max(self._files.values(), key=lambda file: usable(file.cached, sequence), default=None)
         return best if best is not None and usable(best.cached, sequence) >= at_least else None
 
     def read(self, file: ChatFile) -> bytearray | None:
@@ -105,20 +106,19 @@ class Saved:
         return None
 
     def drop(self, file: ChatFile) -> None:
-        with contextlib.suppress(ValueError):
-            self._files.remove(file)
+        self._files.pop(file.cached.source, None)
         with contextlib.suppress(OSError):
             file.path.unlink(missing_ok=True)
 
     def forget(self, source: str) -> None:
-        """Delete the files of a chat."""
-        for file in [each for each in self._files if each.cached.source == source]:
+        """Delete the file of a chat."""
+        if (file := self._files.get(source)) is not None:
             self.drop(file)
 
     def touch(self, source: str) -> None:
         """Note that a chat is in use: the least recently used files are deleted first."""
         with contextlib.suppress(OSError):
-            for file in [each for each in self._files if each.cached.source == source]:
+            if (file := self._files.get(source)) is not None:
                 os.utime(file.path)
 
     def should_write(self, cached: Cached, growth: float) -> bool:
@@ -126,8 +126,8 @@ class Saved:
         ``growth`` longer than what is written of it."""
         if cached.saved or not (cached.remember and cached.source.startswith(CHAT)):
             return False
-        own = (file.cached.tokens for file in self._files if file.cached.source == cached.source)
-        written = max((shared_length(tokens, cached.tokens) for tokens in own), default=0)
+        file = self._files.get(cached.source)
+        written = 0 if file is None else shared_length(file.cached.tokens, cached.tokens)
         return len(cached.tokens) >= max(growth * written, WORTH)
 
     def write(self, cached: Cached, state: bytearray) -> Generator[None, None, None]:
@@ -146,7 +146,7 @@ class Saved:
             return
         scratch = path.with_suffix(".part")
         try:
-            self._make_room(len(line) + len(state))
+            self._make_room(len(line) + len(state), path)
             with open(scratch, "wb", opener=private_opener) as stream:
                 stream.write(line)
                 for at in range(0, len(state), PIECE):
@@ -161,14 +161,13 @@ class Saved:
             raise
         finally:
             scratch.unlink(missing_ok=True)
-        file = ChatFile(path, replace(cached, slot=NO_SLOT), header.crc32)
-        self._files = [*(each for each in self._files if each.path != path), file]
+        self._files[cached.source] = ChatFile(path, replace(cached, slot=NO_SLOT), header.crc32)
 
-    def _make_room(self, size: int) -> None:
-        """Delete the least recently used files, of all models, until there is room for ``size`` bytes; files
-        that killed processes left unfinished count, too."""
+    def _make_room(self, size: int, place: Path | None = None) -> None:
+        """Delete the least recently used files, of all models, until there is room for ``size`` bytes in
+        ``place`` of a file; those that killed processes left unfinished count, too."""
         found, total = list[tuple[float, int, Path]](), size
-        for path in self._directory.parent.glob("*/*"):
+        for path in {*self._directory.parent.glob("*/*")} - {place}:
             with contextlib.suppress(OSError):
                 facts = path.stat()
                 found.append((facts.st_mtime, facts.st_size, path))
@@ -178,7 +177,7 @@ class Saved:
                 return
             path.unlink(missing_ok=True)
             total -= its
-            self._files = [each for each in self._files if each.path != path]
+            self._files = {source: file for source, file in self._files.items() if file.path != path}
 
     def _read_header(self, path: Path) -> ChatFile | None:
         """Return the file at ``path``, or None if it is of another format or model; then it is deleted."""
@@ -370,8 +369,8 @@ class Prefixes:
             return None
 
     def write_chat(self, growth: float) -> Generator[None, None, None] | None:
-        """Return the steps of writing one chat's cache to disk, of one that has grown by this factor since it
-        was written; None if all are written."""
+        """Return the steps of writing one chat's cache to disk, the newest of one that has grown by this
+        factor since it was written; None if all are written."""
         if self._saved is None or not self._backend.capabilities.saves:
             return None
         for cached in {each.source: each for each in self.kept}.values():

@@ -72,7 +72,8 @@ def compile_template(source: str) -> Template:
 
 
 def render(source: str, variables: Mapping[str, Any]) -> tuple[str, str]:
-    """Return "text" and a template's text, or "broken", "refused" or "failed" and an error message."""
+    """Return "text" and a template's text, or "broken", "refused" or "failed" and an error message. Raises
+    MemoryError: what it has left may be too little for the next template."""
     try:
         template = compile_template(source)
     except Exception as error:
@@ -92,7 +93,7 @@ def render(source: str, variables: Mapping[str, Any]) -> tuple[str, str]:
 
 def _describe(error: Exception) -> str:
     if isinstance(error, MemoryError):
-        raise error  # the process ends: what it has left may be too little for the next template
+        raise error
     return (str(error) or type(error).__name__)[:LONGEST_ERROR]
 
 

@@ -50,7 +50,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     ngram_min: Annotated[int, Meta(ge=1, le=5)] = 2
     """shortest match of prompt lookup, in tokens"""
     ngram_max: Annotated[int, Meta(ge=1, le=5)] = 5
-    """match that prompt lookup searches for first, in tokens"""
+    """length of the matches that prompt lookup searches for first, in tokens"""
     chat_cache_mb: Count = 1024
     """megabytes on disk for the caches of chats, so that they go on after a restart; 0: none"""
     memory: bool = True

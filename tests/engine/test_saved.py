@@ -130,13 +130,14 @@ def test_the_directory_stays_under_its_limit_and_the_last_used_stay(place: Path)
     assert chat_cache_name("chat:5") in [path.name for path in files(place)]
 
 
-@pytest.mark.parametrize("how", ["cut", "empty", "noise", "longer", "gone"])
+@pytest.mark.parametrize("how", ["cut", "flipped", "empty", "noise", "longer", "gone"])
 def test_a_damaged_file_is_thrown_away_and_the_chat_is_read_again(place: Path, how: str) -> None:
     with engine_at(place) as engine:
         say(engine, TALE * 2)
     (path,) = files(place)
     whole = path.read_bytes()
     changed = {"cut": whole[:-40], "empty": b"", "noise": os.urandom(400), "longer": whole + b"x"}
+    changed["flipped"] = whole[:-40] + bytes([whole[-40] ^ 1]) + whole[-39:]
     path.write_bytes(changed.get(how, whole))
     again = engine_at(place)
     if how == "gone":
