@@ -86,8 +86,9 @@ class ToyLogits:
     def margins(self) -> list[float]:
         return [top_margin(row) for row in self._rows]
 
-    def peaks(self) -> list[float]:
-        return [float(row[row.argmax()]) for row in self._rows]
+    def choice(self, i: int) -> int | None:
+        token = int(self._rows[i].argmax())
+        return token if np.isfinite(self._rows[i, token]) else None
 
     def rows(self, start: int, stop: int) -> Rows:
         return self._rows[start:stop].copy()

@@ -65,6 +65,10 @@ class TimedLogits(LlamaLogits):
         self.wait()
         return super().argmax()
 
+    def choice(self, i: int) -> int | None:
+        self.wait()
+        return super().choice(i)
+
     def rows(self, start: int, stop: int) -> Rows:
         self.wait()
         return super().rows(start, stop)

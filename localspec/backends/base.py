@@ -121,8 +121,8 @@ class Logits(Protocol):
     def margins(self) -> Sequence[float]:
         """Top-1 minus top-2 logit of every row."""
 
-    def peaks(self) -> Sequence[float]:
-        """The logit of every row's :meth:`argmax`; not finite where the row has a NaN or +inf."""
+    def choice(self, i: int) -> int | None:
+        """The most probable token of row ``i``; None if its logit is not finite. Others are not examined."""
 
     def rows(self, start: int, stop: int) -> Rows:
         """Rows ``start:stop`` as float32, shape (stop - start, vocabulary size); a copy."""

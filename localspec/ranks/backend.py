@@ -210,9 +210,9 @@ class WatchedLogits:
         with self._ranks.share_errors():
             return self._logits.margins()
 
-    def peaks(self) -> Sequence[float]:
+    def choice(self, i: int) -> int | None:
         with self._ranks.share_errors():
-            return self._logits.peaks()
+            return self._logits.choice(i)
 
     def rows(self, start: int, stop: int) -> Rows:
         with self._ranks.share_errors():

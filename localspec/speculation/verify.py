@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from math import isfinite, log
+from math import log
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -36,12 +36,11 @@ class ForwardRows:
     def __init__(self, logits: Logits) -> None:
         self._logits = logits
         self._rows: dict[int, Row] = {}
-        # Not a cached property, which takes a lock on Python 3.11: this is read in every round.
-        self._choices: Sequence[int | None] | None = None
+        self._choices: dict[int, int | None] = {}
 
     def wait(self, *, whole: bool) -> None:
         """Wait until the device has finished; ``whole``: for whole rows, not only their best tokens."""
-        _ = self.row(0) if whole else self.choices
+        _ = self.row(0) if whole else self.choice(0)
 
     @property
     def argmax(self) -> Sequence[int]:
@@ -51,13 +50,11 @@ class ForwardRows:
     def margins(self) -> Sequence[float]:
         return self._logits.margins()
 
-    @property
-    def choices(self) -> Sequence[int | None]:
-        """The argmax of every row; None where its logit is not finite. Other logits are not examined."""
-        if self._choices is None:
-            best, peaks = self._logits.argmax(), self._logits.peaks()
-            self._choices = [t if isfinite(p) else None for t, p in zip(best, peaks, strict=True)]
-        return self._choices
+    def choice(self, i: int) -> int | None:
+        """The argmax of row ``i``; None if its logit is not finite. None behind a wrong token is read."""
+        if i not in self._choices:
+            self._choices[i] = self._logits.choice(i)
+        return self._choices[i]
 
     def row(self, i: int) -> Row:
         if i not in self._rows:
@@ -73,7 +70,7 @@ class TargetRows:
 
     def choice(self, i: int) -> int | None:
         """Return the argmax of row ``i``; None if its logit is not finite."""
-        return self._forward.choices[self._start + i]
+        return self._forward.choice(self._start + i)
 
     def row(self, i: int) -> Row:
         return self._forward.row(self._start + i)

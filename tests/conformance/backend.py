@@ -93,7 +93,7 @@ class BackendConformance:
         logits = feed(backend, backend.open(), self.text(backend)[:12], rows=12)
         rows = logits.rows(0, 12)
         assert list(logits.argmax()) == rows.argmax(axis=-1).tolist()
-        assert logits.peaks() == rows.max(axis=-1).tolist()
+        assert [logits.choice(i) for i in range(12)] == rows.argmax(axis=-1).tolist()
         ordered = np.sort(rows, axis=-1)
         assert np.allclose(logits.margins(), ordered[:, -1] - ordered[:, -2])
 

@@ -53,6 +53,18 @@ def judge(rows: TargetRows, draft: Draft) -> Judge:
     return judge_for(rows, greedy_sampler(), draft, 0)
 
 
+def test_no_row_behind_a_wrong_token_is_read() -> None:
+    class Counted(ToyLogits):
+        def choice(self, i: int) -> int | None:
+            read.append(i)
+            return super().choice(i)
+
+    read: list[int] = []
+    rows = TargetRows(ForwardRows(Counted(np.eye(6, dtype=np.float32))), 0)
+    draft = Draft((0, 1, 0, 3), "lookup")
+    assert verify(draft.tokens, judge(rows, draft)).accepted == 2 and read == [0, 1, 2]
+
+
 class TestGreedy:
     @pytest.mark.parametrize(
         ("draft", "tokens", "accepted"),

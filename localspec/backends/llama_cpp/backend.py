@@ -322,15 +322,14 @@ class LlamaLogits:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._best: list[int] | None = None
 
     def argmax(self) -> list[int]:
-        if self._best is None:
-            self._best = self._rows.argmax(axis=-1).tolist()
-        return self._best
+        best: list[int] = self._rows.argmax(axis=-1).tolist()
+        return best
 
-    def peaks(self) -> list[float]:
-        return [self._rows.item(i, token) for i, token in enumerate(self.argmax())]
+    def choice(self, i: int) -> int | None:
+        token = int(self._rows[i].argmax())
+        return token if math.isfinite(self._rows.item(i, token)) else None
 
     def margins(self) -> list[float]:
         return [top_margin(row) for row in self._rows]

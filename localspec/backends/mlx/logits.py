@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import mlx.core as mx
@@ -40,9 +41,8 @@ class MlxLogits:
         found: list[float] = _read(self._margins)
         return found
 
-    def peaks(self) -> list[float]:
-        found: list[float] = _read(self._peaks)
-        return found
+    def choice(self, i: int) -> int | None:
+        return self.argmax()[i] if isfinite(_read(self._peaks)[i]) else None
 
     def rows(self, start: int, stop: int) -> Rows:
         self.were_seen = True
