@@ -186,11 +186,7 @@ def parse_toml(text: str, *, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError, too
-        raise InvalidOptions(f"{where} is not valid TOML: {error}", _correct(where)) from None
-
-
-def _correct(where: str) -> str:
-    return f"Correct {where}: `localspec config edit`."
+        raise InvalidOptions(f"{where} is not valid TOML: {error}", f"Correct {where}.") from None
 
 
 def environment_options() -> Options:
@@ -210,7 +206,7 @@ def parse_config(text: str, *, where: str) -> Config:
     config, unknown = parse_known(text, where=where)
     if unknown:
         end = "" if unknown[-1].endswith("?") else "."
-        _log_once(f"{where}: left out, as {', and '.join(unknown)}{end} {_correct(where)}")
+        _log_once(f"{where}: left out, as {', and '.join(unknown)}{end} Correct {where}.")
     return config
 
 
@@ -222,7 +218,7 @@ def parse_known(text: str, *, where: str) -> tuple[Config, list[str]]:
         config = _read(values, Config, unknown)
         return check_together(replace(config, options=config.options.over(Config().options))), unknown
     except InvalidOptions as error:
-        raise InvalidOptions(error.message, f"{error.remedy} {_correct(where)}".lstrip()) from None
+        raise InvalidOptions(error.message, f"{error.remedy} Correct {where}.".lstrip()) from None
 
 
 def _read(
@@ -302,13 +298,7 @@ def change(place: Place, value: Any) -> None:
     if not is_sound:
         parse_config(before, where=str(path))
         message = f"{path} has a form that `localspec config set` cannot change"
-        raise InvalidOptions(message, "Run `localspec config edit`.")
-    write_file(text)
-
-
-def write_file(text: str) -> None:
-    """Replace the whole file, atomically; raises as :func:`change`."""
-    path = config_path()
+        raise InvalidOptions(message, f"Change it in {path} by hand.")
     parse_config(text, where=str(path))
     target = Path(os.path.realpath(path))  # a link stays
     try:

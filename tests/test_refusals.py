@@ -49,7 +49,7 @@ def check(error: InvalidOptions, setting: Setting, said: str) -> None:
     assert error.message.startswith(f"{said} takes {setting.takes}"), error.message
     assert len(error.message) < 200
     assert not FOREIGN.search(error.message) and not FOREIGN.search(error.remedy)
-    assert "`localspec config" in error.remedy
+    assert "`localspec config" in error.remedy or error.remedy.startswith("Correct /")
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_the_file_is_refused_in_our_words(file: Path, setting: Setting) -> None:
     for value in WRONG:
         for error in refusals_of_the_file(file, f"\n{setting.key} = {value}"):
             check(error, setting, setting.key)
-            assert error.remedy == f"Correct {file}: `localspec config edit`."
+            assert error.remedy == f"Correct {file}."
             refused += 1
         for error in (
             refusals_of_the_file(file, f"{header}\n{setting.name} = {value}")
@@ -68,7 +68,7 @@ def test_the_file_is_refused_in_our_words(file: Path, setting: Setting) -> None:
             else ()
         ):
             check(error, setting, f"in {header}: {setting.name}")
-            assert error.remedy == f"Correct {file}: `localspec config edit`."
+            assert error.remedy == f"Correct {file}."
             refused += 1
     assert refused >= 8 * (1 + (setting.name in SECTION_KEYS))
 
@@ -98,4 +98,4 @@ def test_what_is_typed_is_refused_in_our_words(setting: Setting) -> None:
 def test_what_is_no_table_is_refused_in_our_words(file: Path, name: str, value: str) -> None:
     (error,) = refusals_of_the_file(file, f"\n{name} = {value}")
     assert error.message.startswith(f"{name} must be a table of settings, [{name}], not ")
-    assert error.remedy == f"Correct {file}: `localspec config edit`."
+    assert error.remedy == f"Correct {file}."

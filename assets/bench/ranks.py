@@ -201,7 +201,7 @@ def line(*names: object, costs: Mapping[int, float], rates: Sequence[float]) -> 
 def simulated(logs: Sequence[Log], costs: Mapping[int, float], step_s: float) -> tuple[float, float, float]:
     """Tokens a second, plain and of `auto`, and its draft tokens a round."""
     found = played(logs, costs, step_s)
-    return 1 / costs[1], (found.tokens - found.requests) / found.seconds, found.drafted / found.rounds
+    return 1 / costs[1], (found.tokens - len(logs)) / found.seconds, found.drafted / found.rounds
 
 
 def here(given: argparse.Namespace) -> None:

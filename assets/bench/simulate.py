@@ -7,20 +7,21 @@ same on every machine; times are those of the cost curve.
 from __future__ import annotations
 
 import tempfile
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 
+from localspec.backends.llama_cpp.native import SETTLING
 from localspec.engine.learning import Learning
 from localspec.engine.round import LONGEST_K, EngineParts, make
 from localspec.memory.memory import Memory, forget
 from localspec.memory.ngrams import MemoryText
-from localspec.protocol.options import AUTO, KINDS, NONE
+from localspec.protocol.options import AUTO, KINDS
 from localspec.protocol.requests import EngineConfig
 from localspec.speculation.controller import BUCKETS, Calibration, Controller
 from localspec.speculation.costs import CostCurve
@@ -40,8 +41,7 @@ from tests.toy import ToyBackend
 
 HINDSIGHT = "hindsight"
 DRAFT = DraftModel.name
-SIMULATED = (AUTO, HINDSIGHT, NONE, *(kind.name for kind in KINDS))
-"""names of what is played; ``hindsight``: the best choice and length in each round, by the answer itself"""
+"""the best choice and length in each round, by the answer itself"""
 KNOWN = 8
 """observations of a width after which its cost counts as measured"""
 
@@ -89,13 +89,10 @@ class CostLine:
     def __call__(self, width: int) -> float:
         """Seconds of a forward over ``width`` ≥ 1 tokens."""
         widths, seconds = self._widths, self._seconds
-        if len(widths) == 1:
-            return seconds[0]
-        right = min(max(bisect_left(widths, width), 1), len(widths) - 1)
-        left = right - 1
-        slope = (seconds[right] - seconds[left]) / (widths[right] - widths[left])
-        between = seconds[left] + slope * (width - widths[left])
-        return max(between, seconds[-1]) if width > widths[-1] else between
+        beyond = width - widths[-1]
+        if beyond > 0 and len(widths) > 1:
+            return seconds[-1] + max(0.0, beyond * (seconds[-1] - seconds[-2]) / (widths[-1] - widths[-2]))
+        return float(np.interp([width], widths, seconds)[0])
 
 
 EXAMPLE = CostLine({1: 0.0120, 2: 0.0274, 4: 0.0320, 5: 0.0416, 8: 0.0439, 16: 0.0720})
@@ -105,7 +102,6 @@ EXAMPLE = CostLine({1: 0.0120, 2: 0.0274, 4: 0.0320, 5: 0.0416, 8: 0.0439, 16: 0
 class Play(msgspec.Struct, frozen=True):
     """The results of a proposer; sums over requests. ``seconds`` and ``plain_s`` are by the cost curve."""
 
-    requests: int = 0
     tokens: int = 0
     rounds: int = 0
     drafted: int = 0
@@ -116,10 +112,6 @@ class Play(msgspec.Struct, frozen=True):
     def __add__(self, other: Play) -> Play:
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
         return Play(*(a + b for a, b in pairs))
-
-    @property
-    def tokens_per_round(self) -> float | None:
-        return (self.tokens - self.requests) / self.rounds if self.rounds else None
 
     @property
     def speed(self) -> float | None:
@@ -183,8 +175,29 @@ class RecordedDraft(Proposer):
         return self._share * (self._cost(behind) - self._cost(1))
 
 
-def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine, time: Time) -> Play:
+class Device:
+    """A device with these costs of a forward; the first ones of a width have those of ``first``. ``costs``
+    learns from each forward, as in the engine."""
+
+    def __init__(self, cost: CostLine, first: CostLine | None = None) -> None:
+        self.cost, self._first = cost, first
+        self.costs = CostCurve(settling=SETTLING if first else 0)
+        self._width = self._run = 0
+        for width in sorted(KNOWN * [*range(1, LONGEST_K + 2)]):
+            self.forward(width)
+
+    def forward(self, width: int) -> float:
+        """Return the seconds of the next forward."""
+        self._run = self._run + 1 if width == self._width else 1
+        self._width = width
+        seconds = (self._first if self._first and self._run <= SETTLING else self.cost)(width)
+        self.costs.observe(width, 0, seconds)
+        return seconds
+
+
+def play(log: Log, proposer: Proposer, request: int, *, k: int, device: Device, time: Time) -> Play:
     """Decode one answer again, ``k`` draft tokens a round at most."""
+    cost, _ = device.cost, [device.forward(1) for _ in range(SETTLING)]  # as behind plain decoding
     context, output = [*log.prompt, *log.output[:1]], log.output
     position, rounds, drafted, right, spent, began = 1, 0, 0, 0, 0.0, time.s
     while position < len(output):
@@ -198,7 +211,7 @@ def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine, 
             proposer.observe(request, draft, accepted)
         position += accepted + 1
         rounds, drafted, right = rounds + 1, drafted + len(draft.tokens), right + accepted
-        took = cost(len(draft.tokens) + 1)
+        took = device.forward(len(draft.tokens) + 1 + draft.padding)
         spent, time.s = spent + took, time.s + took
     proposer.stop(request)
     return result_of(log, rounds, drafted, right, time.s - began, cost)
@@ -207,7 +220,7 @@ def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine, 
 def result_of(log: Log, rounds: int, drafted: int, accepted: int, seconds: float, cost: CostLine) -> Play:
     """The results of one answer, with the time of plain decoding."""
     n = len(log.output)
-    return Play(int(n > 0), n, rounds, drafted, accepted, seconds, max(n - 1, 0) * cost(1))
+    return Play(n, rounds, drafted, accepted, seconds, max(n - 1, 0) * cost(1))
 
 
 def members_of(name: str, memory: Memory) -> list[Proposer]:
@@ -216,16 +229,6 @@ def members_of(name: str, memory: Memory) -> list[Proposer]:
     parts = EngineParts(target, None, EngineConfig(), Learning(target, memory=memory))
     wanted = [kind for kind in KINDS if name in (AUTO, HINDSIGHT, kind.name)]
     return [made for kind in wanted if (made := make(kind, parts)) is not None]
-
-
-def controller_over(members: Sequence[Proposer], cost: CostLine, time: Time) -> Controller:
-    """The controller of ``auto``, which knows the cost curve, and takes the time of the curve alone: else
-    counts would depend on the load of this machine."""
-    curve = CostCurve()
-    for _ in range(KNOWN):
-        for width in range(1, LONGEST_K + 2):
-            curve.observe(width, 0, cost(width))
-    return Controller(members, curve, Calibration(), clock=time)
 
 
 def hindsight(log: Log, request: int, members: Sequence[Proposer], *, k: int, cost: CostLine) -> Play:
@@ -253,13 +256,20 @@ def hindsight(log: Log, request: int, members: Sequence[Proposer], *, k: int, co
 
 
 def simulate(
-    logs: Sequence[Log], name: str, *, k: int, cost: CostLine, draft_share: float | None = None
+    logs: Sequence[Log],
+    name: str,
+    *,
+    k: int,
+    cost: CostLine,
+    draft_share: float | None = None,
+    first: CostLine | None = None,
 ) -> list[Play]:
     """Play all answers in their order with one proposer. The n-gram memory begins empty for each sampler's,
     and learns each answer at its end, as in the engine. ``draft_share``: the time of a draft model's forward
-    as a share of the target's; None: there is no draft model.
+    as a share of the target's; None: there is no draft model. ``first``: the costs of the first forwards of a
+    width; None: those of the others.
     """
-    plays, time = [], Time()
+    plays, time, device = [], Time(), Device(cost, first)
     drafter = None if draft_share is None else RecordedDraft(cost, draft_share, time)
     # There are only token ids; without their bytes secrets cannot be recognised.
     with (
@@ -269,7 +279,9 @@ def simulate(
         members = members_of(name, memory)
         if drafter is not None and name in (AUTO, DRAFT):
             members.append(drafter)
-        proposer = controller_over(members, cost, time) if name == AUTO else [*members, PlainDecoding()][0]
+        # ``auto`` takes the time of the curve alone: else counts would depend on the load of this machine.
+        auto = Controller(members, device.costs, Calibration(), clock=time)
+        proposer = auto if name == AUTO else [*members, PlainDecoding()][0]
         for request, log in enumerate(logs):
             if request and log.case.split()[1:] != logs[request - 1].case.split()[1:]:
                 forget(Path(directory), print)  # these are the same prompts, answered by another sampler
@@ -278,7 +290,7 @@ def simulate(
             if name == HINDSIGHT:
                 plays.append(hindsight(log, request, members, k=k, cost=cost))
             else:
-                plays.append(play(log, proposer, request, k=k, cost=cost, time=time))
+                plays.append(play(log, proposer, request, k=k, device=device, time=time))
             memory.learn(MemoryText([*log.prompt, *log.output], None, "bench"))
             while memory.work():
                 pass

@@ -94,6 +94,8 @@ class Capabilities:
     """True if a sequence can be saved as bytes"""
     offloaded_bytes: int = 0
     """bytes of weights in a GPU's memory"""
+    settling: int = 0
+    """first forwards of a width that take longer than the next ones of this width"""
     trained_ctx: int | None = None
     """tokens of context that the model was trained for; None: unknown"""
 
@@ -302,9 +304,6 @@ WIDTHS = 2, 3, 4, 5, 8, 16, 21
 PLACES = 0, 4, 8, 13
 """numbers of 1-wide forwards before a wide one: four rows of Q4_K are equal by chance in 3 of 8 cases"""
 STEPS = PLACES[1] + max(WIDTHS)
-SETTLING = 2
-"""forwards of a width on a device before one is timed: CUDA replays a graph from the third like it on. On an
-H100, a model of 1.5B in 4 bits took 5.0 ms for two tokens in the first of them, and 2.2 in the third"""
 BATCH = 0
 """stands for the forwards of two sequences, among widths"""
 
@@ -349,7 +348,6 @@ class Probe:
     def __init__(self, backend: Backend, observe: Observe = lambda width, context, seconds: None) -> None:
         self._backend, self._observe = backend, observe
         limits = backend.capabilities
-        self._is_on_device = limits.offloaded_bytes > 0
         self._widths = [width for width in WIDTHS if width <= limits.max_batch]
         context = CONTEXT if limits.splits_contexts else sum(self._widths)
         self._n = max(1, min(context, limits.n_ctx - STEPS - 1))
@@ -409,11 +407,11 @@ class Probe:
     def _try_widths(self, sequence: int, place: int) -> Generator[None, None, None]:
         for width in self._equal:
             if place + width <= STEPS and (width, place) not in self._tried:
-                for left in reversed(range(1 + SETTLING * self._is_on_device)):
+                for left in reversed(range(1 + self._backend.capabilities.settling)):
                     yield from self._go_to(sequence, place)
                     self._backend.mark(sequence)
-                    rows = yield from self._forward(sequence, width, timed=not left)
-                    if self._backend.capabilities.replays:
+                    rows = yield from self._forward(sequence, width)
+                    if self._backend.capabilities.replays and not left:
                         # A state may be computed otherwise than the rows beside it: the next row shows it.
                         rows += yield from self._forward(sequence, 1)
                     self._backend.truncate(sequence, self._n + place)
@@ -441,15 +439,14 @@ class Probe:
         self._tried.add((BATCH, 0))
         backend.truncate(sequence, self._n)
 
-    def _forward(self, sequence: int, width: int, *, timed: bool = True) -> Generator[None, None, list[int]]:
+    def _forward(self, sequence: int, width: int) -> Generator[None, None, list[int]]:
         at, started = self._backend.length(sequence), time.perf_counter()
         tried = width == 1 or width in self._widths
         logits = self._backend.forward([Span(sequence, self._tokens[at : at + width], tried * width)])
         rows = []
         if tried:
             logits.argmax()  # waits for the device
-            if timed:
-                self._times.append((width, at, time.perf_counter() - started))
+            self._times.append((width, at, time.perf_counter() - started))
             rows = _hashes(logits, width)
         yield
         return rows

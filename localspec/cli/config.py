@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
-import signal
-import subprocess
-from pathlib import Path
-from tempfile import mkdtemp
 from typing import Annotated, Any
 
 import msgspec
@@ -29,12 +23,10 @@ from localspec.config import (
     environment_options,
     find,
     load_config,
-    read_toml,
     section_name,
     settings,
-    write_file,
 )
-from localspec.errors import ExitCode, InvalidOptions, LocalspecError
+from localspec.errors import ExitCode, InvalidOptions
 from localspec.models.catalogue import BUNDLED
 from localspec.models.library import Sections
 from localspec.models.paths import absolute
@@ -136,48 +128,6 @@ def path() -> int:
     """Print the path of config.toml."""
     output.write(printable(f"{config_path()}\n"))
     return ExitCode.OK
-
-
-@app.command
-def edit() -> int:
-    """Open config.toml in your editor ($VISUAL or $EDITOR); an edit that is not valid is refused."""
-    path, copy = config_path(), Path(mkdtemp(prefix="localspec-"), "config.toml")
-    before = read_toml(path) or "# All settings: `localspec config show --describe`\n"
-    copy.write_text(before, encoding="utf-8")
-    try:
-        _open_in_editor(copy)
-        text = read_toml(copy)
-        if not text.strip():  # as a full disk may leave it
-            raise InvalidOptions("the edited file is empty", "For the defaults, delete config.toml.")
-        if text != before:
-            write_file(text)
-    except LocalspecError as error:
-        if copy.is_file() and copy.read_bytes() != before.encode():
-            error.remedy = f"{path} is as it was; your edit is kept in {copy}."
-        else:
-            shutil.rmtree(copy.parent)
-        raise
-    shutil.rmtree(copy.parent)
-    is_same = "Nothing has changed. (An editor that returns at once needs a flag to wait.)"
-    output.note(is_same if text == before else f"{path} was changed and is valid.")
-    return ExitCode.OK
-
-
-def _open_in_editor(path: Path) -> None:
-    """Open a file in the user's editor; raises :class:`LocalspecError` if there is none, or it fails."""
-    named = next((text for name in ("VISUAL", "EDITOR") if (text := os.environ.get(name, "").strip())), "")
-    editor = named or next(filter(shutil.which, ("editor", "nano", "vim")), "vi")
-    remedy = "Set $VISUAL, or else $EDITOR, to the command of your editor, such as nano."
-    # Ctrl-C is for the editor. SIG_IGN would be inherited by it.
-    before = signal.signal(signal.SIGINT, lambda *_: None)
-    try:
-        code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
-    except (OSError, ValueError) as error:
-        raise LocalspecError(f"the editor {editor} cannot be run: {error}", remedy) from None
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if code:
-        raise LocalspecError(f"{editor} failed with exit code {code}.", remedy)
 
 
 def _toml(value: object) -> str:

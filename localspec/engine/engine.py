@@ -597,6 +597,7 @@ class Engine:
             piece = Span(sequence.slot, sequence.tokens[start:end], int(answers))
             with self._preemption.allow_preemption() if preemptible else nullcontext():
                 logits = self.target.forward([piece])
+            self.learning.costs.interrupt()
             sequence.interruptions = 0
             sequence.wrote(start, end, exact=True)
             if length > chunk or sequence.reports == "all":

@@ -106,7 +106,7 @@ class Learning:
         marks = (target.vocabulary.encode(mark, special=True) for mark in ("<think>", "</think>"))
         self._thought = [tokens[0] if len(tokens) == 1 else -1 for tokens in marks]
         """the tokens that begin and end a thought; -1: the model has none"""
-        self.costs = CostCurve(target.description)
+        self.costs = CostCurve(target.description, settling=target.capabilities.settling)
         self.calibration = Calibration()
         self.rounding = KnownRounding()
         self._drafts: dict[Backend, KnownDraft] = {}

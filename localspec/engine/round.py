@@ -263,17 +263,19 @@ class RoundClock:
         """seconds to choose a token from one row"""
 
     def end_round(self, played: Seq[PlayedRound]) -> None:
-        context, is_plain = 0, self.width == len(played)
-        for p in played:
-            context = max(context, p.before)
+        context = max(p.before for p in played)
+        change = 0.0
         if len(played) == 1:
+            change = self._costs.change_s(self.width, context)
             # A round of several requests says little about the cost of one's widths.
             self._costs.observe(self.width, context, self.forwarded - self.proposed)
+        else:
+            self._costs.interrupt()
+        is_plain = self.width == len(played) and not change
         # Each request waits for the whole round; without drafts it would have given each one token.
-        seconds = self._costs.at(context)
-        plain = seconds(len(played))
+        plain, seconds = self._costs.seconds(len(played), context), self._costs.seconds
         # At the usual cost: a forward that was held up by something else is not counted as a loss.
-        forward = plain if is_plain else seconds(self.width)
+        forward = plain if is_plain else seconds(self.width, context) + change
         paid = time.perf_counter() - self.started
         noise = abs(self.forwarded - self.proposed - forward)
         if is_plain:
@@ -283,8 +285,9 @@ class RoundClock:
         # Plain decoding would also choose a token from each row: that time is neither won nor lost.
         choosing = len(played) * self.choosing
         # Forced tokens are gained, and fed, with drafts or without.
-        drafted = len(played[0].draft.tokens) if len(played) == 1 and played[0].sequence.constraint else None
-        without = plain if drafted is None else seconds(self.width - drafted)
+        draft, is_forced = played[0].draft, len(played) == 1 and played[0].sequence.constraint
+        unforced = len(draft.tokens) + draft.padding
+        without = seconds(self.width - unforced, context) if is_forced else plain
         for p in played:
             won = min(p.accepted + 1, p.emitted) * plain + without - plain - forward
             spent = paid - p.emitted * choosing
@@ -308,8 +311,9 @@ def play_round(target: Backend, proposers: Proposers, costs: CostCurve, sequence
     offers = proposers.propose(sequences)
     clock.proposed = time.perf_counter()
     spans = [
-        Span(s.slot, [*s.tokens[s.fed :], *draft.tokens], len(draft.tokens) + 1, strict)
+        Span(s.slot, [*s.tokens[s.fed :], *fed], len(fed) + 1, strict)
         for s, (draft, _) in zip(sequences, offers, strict=True)
+        for fed in [(*draft.tokens, *s.tokens[-1:] * draft.padding)]
     ]
     forward = ForwardRows(target.forward(spans))
     width = width_of(target.capabilities, spans)

@@ -19,12 +19,13 @@ import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer, nothing
+from localspec.speculation.switching import Switching
 
 BUCKETS = 16
 START = 0.7
@@ -177,8 +178,9 @@ GRACE = 64
 STAKE = 0.35
 """share of what may still be lost that one draft may be expected to lose"""
 SURE, UTMOST = 0.25, 3.0
-"""SURE: plain tokens that a draft may be expected to lose whatever was lost before, so that nearly certain
-drafts are still made; UTMOST: times the allowed loss that no draft may exceed if none of it is accepted"""
+"""SURE: plain forwards, changes to them included, that a draft may be expected to lose whatever was lost
+before, so that nearly certain drafts are still made; UTMOST: times the allowed loss that no draft may exceed
+if none of it is accepted"""
 HOPELESS = 0.1
 """survival at which a draft token is not worth a place any more"""
 DOUBT = 0.1
@@ -212,6 +214,8 @@ class _Plan:
     survival: list[float] = field(default_factory=list)
     rate: float = 0.0
     """tokens per second expected with the draft"""
+    outlook: list[tuple[Sequence[float], float, float]] = field(default_factory=list)
+    """drafts, verified or not: see :meth:`.Switching.learn`"""
     member: Proposer | None = None
 
 
@@ -225,6 +229,10 @@ class _Prices(NamedTuple):
     again: Sequence[float] = ()
     """``again[n]``: extra seconds of a forward that must feed n tokens again, after a rollback that dropped
     more than the rejected ones; empty for backends that drop no more"""
+    plain: float = 0.0
+    """seconds of plain decoding where the width stays"""
+    changes: Sequence[float] = ()
+    """seconds that a change to each width costs; with them ``seconds`` are those of :class:`.Switching`"""
 
     @property
     def bar(self) -> float:
@@ -255,7 +263,7 @@ class Controller(Proposer):
         self.name, self._clock = name, clock
         self._cheap = [member for member in members if not member.costly]
         self._costly = [member for member in members if member.costly]
-        self._costs = costs
+        self._costs, self._switching = costs, Switching()
         self._survival = {each.name: calibration.by_evidence(each.learnt_as, each.prior) for each in members}
         self._calibrated = {each.name: calibration.by_position(each.learnt_as) for each in self._costly}
         self._requests: dict[int, _Request] = {}
@@ -275,13 +283,26 @@ class Controller(Proposer):
             self._weigh(plans, member, prices)
             if drafting := [plan for plan in plans if plan.member is member]:
                 self._draft(drafting, member, prices)
-        if not any(plan.draft.tokens for plan in plans):
+        if prices.changes:
+            self._switching.learn(plans[0].outlook)
+        elif not any(plan.draft.tokens for plan in plans):
             return [plan.draft for plan in plans]
         # One length for all, that of the most expected tokens per second; sampled drafts stay whole.
         curves = zip_longest(*(plan.survival for plan in plans), fillvalue=0.0)
         k, rate = best_length([sum(alive) / len(plans) for alive in curves], prices.seconds)
         length = k if rate > prices.bar else 0
-        return [plan.draft if plan.draft.q is not None else _shorten(plan.draft, length) for plan in plans]
+        drafts = [plan.draft if plan.draft.q is not None else _shorten(plan.draft, length) for plan in plans]
+        return [self._pad(drafts[0], plans[0])] if prices.changes else drafts
+
+    def _pad(self, draft: Draft, plan: _Plan) -> Draft:
+        """Widen the forward of ``draft`` where that costs no more in the end, by the rest of the plan's,
+        then by tokens of no meaning. What it costs now must have been won."""
+        width = len(draft.tokens) + 1
+        wide, extra = self._switching.pad(width)
+        if wide == width or wide - 1 > plan.ask.k or self._gain_of(plan.ask) < extra:
+            return draft
+        whole = draft if draft.q is not None else plan.draft.cut(wide - 1)
+        return replace(whole, padding=wide - 1 - len(whole.tokens))
 
     # Learning from earlier offers.
 
@@ -315,10 +336,14 @@ class Controller(Proposer):
         longest = max(CAUTIOUS_K, 2 * self._costs.widest(context) // n)
         line, missing = self._costs.line(context), max(ask.missing for ask in asks)
         fed = n * (1 + missing)
+        plain = line[n] if n < len(line) else self._costs.seconds(n, context)
+        changes = self._costs.switches(context) if fed == 1 and not asks[0].replays else ()
+        if changes:
+            line = self._switching.price(line[: longest + 2], changes, self._costs.last)
         # No draft is longer than the known widths.
         seconds = line[fed::n] or [self._costs.seconds(fed, context)]
         again = [each - line[1] for each in line[1 + missing :]] if asks[0].replays else ()
-        return _Prices(seconds, longest, again)
+        return _Prices(seconds, longest, again, plain, changes)
 
     def _offer(self, plans: Sequence[_Plan], prices: _Prices) -> None:
         """Let the cheap members draft; each plan gets the most promising draft."""
@@ -334,6 +359,7 @@ class Controller(Proposer):
         self._follow(plan.ask, draft)
         evidence = draft.evidence or (0,) * len(draft.tokens)
         curve = self._survival[draft.source].curve(plan.ask.request, evidence)
+        plan.outlook.append((curve, 0.0, 0.0))
         k, rate = self._best(plan.ask, curve, prices.seconds, prices)
         if rate > plan.rate:
             plan.draft, plan.survival, plan.rate = draft, curve[:k], rate
@@ -352,6 +378,9 @@ class Controller(Proposer):
                 continue
             curve = self._calibrated[member.name].curve(ask.request, [_position(i) for i in range(ask.k)])
             _, rate = self._best(ask, curve, prices.with_draft(member, ask), prices)
+            if prices.changes:
+                first = member.price(ask, 1)
+                plan.outlook.append((curve, first, member.price(ask, 2) - first))
             if rate > max(plan.rate, prices.bar):
                 plan.member = member
             elif not plan.draft.tokens:
@@ -360,10 +389,14 @@ class Controller(Proposer):
     def _stakes(self, ask: Ask, prices: _Prices) -> tuple[float, float]:
         """By the request's own books, the seconds that a draft may be expected to lose, a share of what was
         saved and may be lost, so that not all of it is risked at once; and that it may lose at most."""
-        won, spent = ask.savings
-        won -= self._requests[ask.request].drafting_s
-        allowed = LOSS * max(spent, GRACE * prices.seconds[0])
-        return max(STAKE * (won + allowed), SURE * prices.seconds[0]), won + UTMOST * allowed
+        won = self._gain_of(ask)
+        allowed = LOSS * max(ask.savings.spent_s, GRACE * prices.plain)
+        sure = SURE * (prices.plain + (prices.changes[1] if prices.changes else 0.0))
+        return max(STAKE * (won + allowed), sure), won + UTMOST * allowed
+
+    def _gain_of(self, ask: Ask) -> float:
+        """The seconds that the request has won by speculation."""
+        return ask.savings.saved_s - self._requests[ask.request].drafting_s
 
     # Calling costly members.
 

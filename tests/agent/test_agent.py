@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.protocol.messages import CallResult, Instead, StoredMessage
 from localspec.protocol.options import Options
 from localspec.protocol.requests import CallBegun, Delta, Result, ToolCall
-from tests.client.conftest import connected, own_home
+from tests.client.conftest import connected, shared
 from tests.waiting import DEADLINE_S, run, until
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
@@ -221,10 +221,7 @@ class Script(Terminal):
         self.lines.append(error.message)
 
 
-@pytest.fixture(scope="module")
-def home() -> Iterator[Path]:
-    with own_home() as path:
-        yield path
+home = shared
 
 
 async def conversation(path: Path, *consents: Consent) -> tuple[list[str], tuple[StoredMessage, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from statistics import median
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from assets.bench.played import ANSWERS, MACHINES
-from assets.bench.simulate import EXAMPLE, CostLine, Log, Time, play, read_logs, simulate
+from assets.bench.simulate import EXAMPLE, CostLine, Device, Log, Time, play, read_logs, simulate
 from localspec.engine.round import LONGEST_K
+from localspec.speculation.costs import CostCurve
 from localspec.speculation.ngrams import PromptLookup
 from localspec.speculation.proposer import PlainDecoding
 from tests.hostile import Hostile, family
@@ -35,8 +37,8 @@ def knowing(log: Log) -> list[Hostile]:
 
 
 def test_plain_decoding_is_a_round_a_token() -> None:
-    played = play(log_of([1], [2, 3, 4]), PlainDecoding(), 1, k=4, cost=FLAT, time=Time())
-    assert (played.rounds, played.drafted, played.tokens_per_round, played.speed) == (2, 0, 1.0, 1.0)
+    played = play(log_of([1], [2, 3, 4]), PlainDecoding(), 1, k=4, device=Device(FLAT), time=Time())
+    assert (played.tokens, played.rounds, played.drafted, played.speed) == (3, 2, 0, 1.0)
 
 
 def test_rounds_are_counted_as_the_engine_would_play_them() -> None:
@@ -44,7 +46,7 @@ def test_rounds_are_counted_as_the_engine_would_play_them() -> None:
     # twice, then "9 9" is, whose copy reads itself; there is room for one.
     log = log_of([1, 2, 3, 4, 5, 1, 2], [3, 4, 5, 9, 9, 9, 9, 9])
     cost = CostLine({1: 1.0, 2: 1.5, 3: 2.0})
-    played = play(log, PromptLookup(), 1, k=4, cost=cost, time=Time())
+    played = play(log, PromptLookup(), 1, k=4, device=Device(cost), time=Time())
     assert (played.rounds, played.drafted, played.accepted) == (4, 5, 3)
     assert played.plain_s == 7.0
     assert played.seconds == cost(5) + 2 * cost(1) + cost(2)
@@ -56,7 +58,7 @@ texts = st.lists(st.integers(0, 3), min_size=1, max_size=40)
 @given(texts, texts, st.integers(1, 8))
 def test_every_token_of_the_answer_comes_out_once(prompt: list[int], output: list[int], k: int) -> None:
     for proposer in (PromptLookup(), *knowing(log_of(prompt, output))):
-        played = play(log_of(prompt, output), proposer, 1, k=k, cost=FLAT, time=Time())
+        played = play(log_of(prompt, output), proposer, 1, k=k, device=Device(FLAT), time=Time())
         assert played.accepted + played.rounds == len(output) - 1
         assert played.accepted <= played.drafted <= k * played.rounds
 
@@ -65,7 +67,7 @@ def test_every_token_of_the_answer_comes_out_once(prompt: list[int], output: lis
 def test_a_proposer_that_knows_the_text_needs_the_fewest_rounds(prompt: list[int], output: list[int]) -> None:
     log = log_of(prompt, output)
     oracle = next(hostile for hostile in knowing(log) if hostile.name == "oracle")
-    played = play(log, oracle, 1, k=4, cost=FLAT, time=Time())
+    played = play(log, oracle, 1, k=4, device=Device(FLAT), time=Time())
     assert played.rounds == -(-(len(output) - 1) // 5)
     assert played.drafted == played.accepted
 
@@ -147,6 +149,20 @@ def test_no_answer_is_slower_for_a_draft_model_that_pays_elsewhere(answers: list
     (costs,) = (each.costs for each in MACHINES if "7B Q4_K_M" in each.name)
     plays = simulate(answers, "auto", k=LONGEST_K, cost=CostLine(costs), draft_share=0.2)
     assert min(played.speed or 0.0 for played in plays) > 1.0
+
+
+def test_changes_of_the_width_are_made_where_they_pay(
+    answers: list[Log], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where they cost more than a token, as measured: less time than without knowing, and less lost."""
+    (machine,) = (each for each in MACHINES if "0.5B" in each.name)
+    again = partial(simulate, answers, "auto", k=LONGEST_K, cost=CostLine(machine.costs))
+    aware = again(first=CostLine(machine.first))
+    monkeypatch.setattr(CostCurve, "switches", lambda *_: ())
+    blind = again(first=CostLine(machine.first))
+    assert sum(each.seconds for each in aware) < 0.9 * sum(each.seconds for each in blind)
+    slow, more = (sum((each.speed or 1.0) < 0.98 for each in plays) for plays in (aware, blind))
+    assert slow < 0.5 * more and min(each.speed or 1.0 for each in aware) > 0.9
 
 
 @pytest.mark.parametrize(("width", "seconds"), [(1, 0.010), (2, 0.020), (3, 0.025), (4, 0.030), (6, 0.040)])

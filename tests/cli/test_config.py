@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 
 from localspec.config import load_config, settings
 from localspec.models.catalogue import bundled_model
-from tests.cli.harness import CONFIG, Cli, ended
+from tests.cli.harness import CONFIG, Cli
 from tests.folders import short_folder
 
 
@@ -119,80 +118,3 @@ def test_a_daemon_with_other_settings_says_so(cli: Cli) -> None:
     assert cli("daemon", "status").stderr == ""
     file(cli).write_text("[engine")
     assert "config.toml is not valid" in cli("daemon", "status").stderr
-
-
-def editor(cli: Cli, folder: Path, script: str) -> Path:
-    """A program that edits the file ``$1``; it writes down what it was given."""
-    program = folder / "my editor"
-    program.write_text(f'#!/bin/sh\ncp "$1" "{folder}/given"\n{script}\n')
-    program.chmod(0o755)
-    cli.environment["EDITOR"] = f"'{program}'"
-    return folder / "given"
-
-
-@pytest.fixture
-def copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of the edited copies."""
-    folder = tmp_path / "copies"
-    folder.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
-
-
-def test_the_file_is_edited(cli: Cli, tmp_path: Path, copies: Path) -> None:
-    given = editor(cli, tmp_path, 'printf "# mine\\n[engine]\\nn_ctx = 64\\n" > "$1"')
-    done = cli("config", "edit")
-    assert done.returncode == 0 and f"{file(cli)} was changed and is valid." in done.stderr
-    assert given.read_text() == CONFIG and file(cli).read_text() == "# mine\n[engine]\nn_ctx = 64\n"
-    cli.environment["VISUAL"] = "sed -i s/n_ctx/parallel/"
-    assert cli("config", "edit").returncode == 0
-    assert file(cli).read_text() == "# mine\n[engine]\nparallel = 64\n"
-    del cli.environment["VISUAL"]
-    file(cli).unlink()
-    given = editor(cli, tmp_path, "")
-    assert "Nothing has changed" in cli("config", "edit").stderr
-    assert not file(cli).exists() and "config show --describe" in given.read_text()
-    assert not list(copies.iterdir())
-
-
-@pytest.mark.parametrize(
-    ("script", "message", "is_kept"),
-    [
-        ('printf "[engine]\\nn_ctx = -1\\n" > "$1"', "engine.n_ctx takes a whole number", True),
-        ('printf "" > "$1"', "the edited file is empty", True),
-        ('rm "$1"', "the edited file is empty", False),
-        ('rm "$1"; mkdir "$1"', "is not a regular file", False),
-        ("exit 3", "failed with exit code 3", False),
-        ('echo "# more" >> "$1"; kill -9 $$', "failed with exit code -9", True),
-        ('printf "\\377" > "$1"', "cannot be read", True),
-    ],
-)
-def test_an_edit_that_fails_changes_nothing_and_is_kept(
-    cli: Cli, tmp_path: Path, copies: Path, script: str, message: str, is_kept: bool
-) -> None:
-    editor(cli, tmp_path, script)
-    done = cli("config", "edit")
-    assert done.returncode and message in done.stderr, done.stderr
-    assert file(cli).read_text() == CONFIG and len(list(copies.iterdir())) == is_kept
-    assert all(str(copy) in done.stderr for copy in copies.iterdir())
-
-
-@pytest.mark.parametrize("command", ["/nowhere/editor", "'", "/"])
-def test_an_editor_that_is_missing_is_named(cli: Cli, copies: Path, command: str) -> None:
-    cli.environment["EDITOR"] = command
-    done = cli("config", "edit")
-    assert done.returncode == 1 and "$EDITOR" in done.stderr and not list(copies.iterdir())
-    assert f"the editor {command} cannot be run" in done.stderr
-    cli.environment |= {"EDITOR": " ", "PATH": str(cli.home)}
-    assert "the editor vi cannot be run" in cli("config", "edit").stderr
-
-
-@pytest.mark.slow
-def test_ctrl_c_in_the_editor_is_the_editors(cli: Cli, tmp_path: Path) -> None:
-    wait = 'trap \'echo "# interrupted" >> "$1"; exit 0\' INT\necho ready\nwhile :; do sleep 0.05; done'
-    editor(cli, tmp_path, wait)
-    terminal = cli.terminal("config", "edit")
-    terminal.expect("ready")
-    terminal.sendintr()
-    terminal.expect("was changed and is valid")
-    assert ended(terminal) == 0 and file(cli).read_text() == CONFIG + "# interrupted\n"

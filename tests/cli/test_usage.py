@@ -18,7 +18,7 @@ WRONG = [
     ("modles list", "", "`localspec` has no command 'modles'; did you mean models?"),
     ("pull x", "", "`localspec` has no command 'pull'; did you mean models pull?"),
     ("help", "", "`localspec` has no command 'help'; there are run, chat, complete,"),
-    ("config fly", "config", "`localspec config` has no command 'fly'; there are show, set, path, edit."),
+    ("config fly", "config", "`localspec config` has no command 'fly'; there are show, set, path."),
     ("--versoin", "", "`localspec` has no option --versoin; did you mean --version?"),
     ("models -x", "models", "`localspec models` has no option -x."),
     ("run --jsn=3 x", "run", "`localspec run` has no option --jsn; did you mean --json?"),

@@ -59,7 +59,7 @@ def test_a_section_that_matches_no_model(home: Path) -> None:
     write(home, '[models."budnled"]\nk = 1\n')
     line = found()["config"]
     assert line.level == "warning" and 'The section [models."budnled"] matches no model' in line.sentence
-    assert "`localspec config edit`" in str(line.remedy)
+    assert "in config.toml" in str(line.remedy)
 
 
 def test_a_key_that_is_no_setting(home: Path) -> None:

@@ -180,3 +180,15 @@ def test_the_time_of_sampling_is_not_learnt_as_the_forwards(monkeypatch: pytest.
     while not sequence.ended:
         engine.step()
     assert engine.learning.costs.seconds(1, 10) == pytest.approx(0.010)
+
+
+def test_a_change_of_the_width_is_a_loss_of_the_round_that_makes_it(hands: Hands, engine: Engine) -> None:
+    """Also of the plain round behind a draft; behind a prompt plain decoding would make one, too."""
+    first = {str(width): 2 * ms / 1000 for width, ms in MS.items()}
+    costs, lost = CostCurve(settling=2), []
+    costs.restore({"0": bucket() | {"first": first}})
+    for width, last in ((1, 1), (1, 4), (4, 1), (4, 0)):
+        sequence, costs.last = engine.submit(request("abc")), last
+        forwarded_clock(hands, width, 2 * MS[width], costs=costs).end_round([play(sequence, width - 1, 0)])
+        lost.append(savings(sequence)[0])
+    assert lost == pytest.approx([0.0, -2 * 0.010, -0.010 - 2 * 0.020, -0.010])

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from localspec.backends.base import CONTEXT, PIECE, SETTLING, WIDTHS, Probe
+from localspec.backends.base import CONTEXT, PIECE, WIDTHS, Probe
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.errors import EngineBusy
@@ -51,10 +51,14 @@ def test_every_width_is_timed_while_the_context_is_read_and_rows_are_checked() -
 
 def test_a_width_is_timed_on_a_device_once_that_has_prepared_it() -> None:
     cpu, device = (ToyBackend(small_markov(1), n_ctx=600, noise=0.1) for _ in range(2))
-    device.capabilities = replace(device.capabilities, offloaded_bytes=1)
-    seen = [measured(each).state()["0"]["seen"] for each in (cpu, device)]
-    more = widths_of(device) - widths_of(cpu)
-    assert seen[0] == seen[1] and {more[width] for width in WIDTHS} == {SETTLING}
+    device.capabilities = replace(device.capabilities, settling=2)
+    measured(cpu)
+    costs = CostCurve(settling=2)
+    for _ in Probe(device, costs.observe).steps():
+        pass
+    more, state = widths_of(device) - widths_of(cpu), costs.state()["0"]
+    assert {more[width] for width in WIDTHS} == {2}
+    assert all(state["seen"][width] == 1 and state["first"][width] for width in WIDTHS)
 
 
 def test_a_check_that_is_interrupted_teaches_no_costs() -> None:

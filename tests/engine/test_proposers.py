@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 
 import pytest
 
@@ -111,6 +112,22 @@ def test_an_own_proposer_takes_the_place_of_ours() -> None:
     stats = stats_of(engine, proposer="prompt-lookup", k=5)
     assert mine.asked and mine.observed == [(5, 5)] * (len(mine.observed) - 1) + [mine.observed[-1]]
     assert stats.proposers["prompt-lookup"].accepted == sum(right for _, right in mine.observed)
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 1.0, "seed": 5}])
+def test_padding_widens_forwards_and_changes_no_token(options: dict[str, object]) -> None:
+    class Padded(Noted):
+        def _draft(self, ask: Ask) -> Draft:
+            return replace(super()._draft(ask).cut(1), padding=ask.k - 1)
+
+    texts = []
+    for kind in (Noted, Padded):
+        engine = engine_with(proposers=[kind("mine")])
+        run_all(engine, running := submitted(engine, 1, proposer="mine", **options))
+        texts.append(answer(running[0]))
+    backend = engine.target
+    assert isinstance(backend, ToyBackend) and texts[0] == texts[1]
+    assert [len(spans[0].tokens) for spans in backend.forwards if spans[0].rows == 5]
 
 
 def test_every_proposer_learns_that_a_request_has_ended() -> None:

@@ -1,24 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.client.conftest import own_home
+from tests.client.conftest import home as home_of_a_test
+from tests.client.conftest import own_home, shared
 from tests.daemon.harness import DaemonProcess
 
-
-@pytest.fixture(scope="module")
-def home() -> Iterator[Path]:
-    with own_home() as path:
-        yield path
-
-
-@pytest.fixture
-def fresh() -> Iterator[Path]:
-    with own_home() as path:
-        yield path
+home, fresh = shared, home_of_a_test
 
 
 @pytest.fixture(scope="module")

@@ -5,15 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.conftest import own_home
+from tests.client.conftest import shared
 from tests.editors.found import NEOVIMS
 from tests.nvim.editor import Editor, editing
 
-
-@pytest.fixture(scope="module")
-def home() -> Iterator[Path]:
-    with own_home() as path:
-        yield path
+home = shared
 
 
 @pytest.fixture(scope="module", params=NEOVIMS)

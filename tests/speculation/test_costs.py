@@ -170,3 +170,41 @@ def test_a_spoilt_record_is_refused_whole(curve: CostCurve, wrong: dict[str, obj
         with pytest.raises((ValueError, KeyError, TypeError, AttributeError, ArithmeticError)):
             curve.restore(state)
     assert curve.line(500) == before
+
+
+def replaying(curve: CostCurve) -> CostCurve:
+    """A device on which the first two forwards of a width take 30 ms, further ones 10 + width."""
+    for width in (1, 8, 1, 8):
+        for i in range(6):
+            curve.observe(width, 100, 0.030 if i < 2 else (10 + width) / 1000)
+    return curve
+
+
+def test_the_first_forwards_of_a_width_are_priced_apart() -> None:
+    curve, blind = replaying(CostCurve(settling=2)), replaying(CostCurve())
+    assert (curve.seconds(1, 100), curve.seconds(8, 100)) == pytest.approx((0.011, 0.018))
+    assert curve.switches(100)[8] == pytest.approx(2 * 0.012) == curve.switches(5000)[8]
+    assert curve.switches(100)[4] == pytest.approx(2 * (0.030 - curve.seconds(4, 100)))
+    assert blind.switches(100) == () and blind.seconds(8, 100) > 0.018
+    assert curve.widest(100) == 8 and not replaying(CostCurve(settling=6)).knows(8, 100)
+
+
+def test_only_a_change_between_rounds_costs_one() -> None:
+    curve = replaying(CostCurve(settling=2))
+    assert curve.last == 8 and curve.change_s(8, 100) == 0.0
+    assert curve.change_s(1, 100) == pytest.approx(2 * 0.019)
+    curve.interrupt()  # a prompt was read: plain decoding, too, has to begin anew
+    assert curve.last == 0 and curve.change_s(1, 100) == 0.0
+    again = CostCurve(settling=2)
+    again.restore(json.loads(json.dumps(curve.state())))
+    assert again.switches(100) == curve.switches(100)
+
+
+def test_a_first_forward_that_was_held_up_is_hardly_believed() -> None:
+    curve = replaying(CostCurve(settling=2))
+    before = curve.switches(100)[1]
+    curve.observe(1, 100, 0.300)
+    assert before < curve.switches(100)[1] < 2 * before
+    for width in (8, 1):
+        curve.observe(width, 100, 0.030)
+    assert curve.switches(100)[1] < 1.3 * before

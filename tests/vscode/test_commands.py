@@ -16,18 +16,24 @@ from tests.waiting import until_sync
 pytestmark = pytest.mark.slow
 
 
-def test_switched_off_it_completes_nothing_until_it_is_switched_on(editor: Editor, asking: Asking) -> None:
-    editor.open("off.py", BEFORE)
-    editor.command("localspec: Toggle Completions")
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [("off.py", "Toggle Completions"), ("notes.txt", "Toggle Completions for This Language")],
+)
+def test_switched_off_it_completes_nothing_until_it_is_switched_on(
+    editor: Editor, asking: Asking, file: str, command: str
+) -> None:
+    editor.open(file, BEFORE)
+    editor.command(f"localspec: {command}")
     until_sync(lambda: editor.facts() == "localspec: off", "it is off")
     answered = asking.completions()
-    editor.focus("off.py")
+    editor.focus(file)
     editor.type("lo")
     editor.press("Alt+Backslash")
-    editor.command("localspec: Toggle Completions")
+    editor.command(f"localspec: {command}")
     until_sync(lambda: editor.facts() != "localspec: off", "it is on")
     assert asking.completions() == answered
-    editor.focus("off.py")
+    editor.focus(file)
     editor.press("Alt+Backslash")
     editor.until_ghost()
 
@@ -43,21 +49,6 @@ def test_completions_are_off_in_files_of_secrets(editor: Editor, asking: Asking,
     editor.open("beside.py", "a = ")
     until_sync(lambda: editor.facts() != "localspec: off", "it is on there")
     assert asking.completions() == answered
-
-
-def test_a_language_is_excluded_and_let_in_again(editor: Editor, asking: Asking) -> None:
-    editor.open("notes.txt", BEFORE)
-    editor.command("localspec: Toggle Completions for This Language")
-    until_sync(lambda: editor.facts() == "localspec: off", "it is excluded")
-    answered = asking.completions()
-    editor.focus("notes.txt")
-    editor.press("Alt+Backslash")
-    editor.command("localspec: Toggle Completions for This Language")
-    until_sync(lambda: editor.facts() != "localspec: off", "it is let in")
-    assert asking.completions() == answered
-    editor.focus("notes.txt")
-    editor.press("Alt+Backslash")
-    editor.until_ghost()
 
 
 def test_a_model_that_was_chosen_is_a_setting(editor: Editor) -> None:

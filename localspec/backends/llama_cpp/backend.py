@@ -39,6 +39,8 @@ from localspec.backends.llama_cpp import native, rpc
 from localspec.backends.llama_cpp.native import (
     CPU,
     GPU,
+    REPLAYING,
+    SETTLING,
     backends_of,
     describe_devices,
     find_function,
@@ -539,6 +541,7 @@ class LlamaCppBackend:
             obstacle=obstacle,
             splits_contexts=offloaded > 0 or not self.reference_mode.available,
             offloaded_bytes=offloaded,
+            settling=SETTLING * on.startswith(REPLAYING),
         )
 
     def open(self) -> int:
