@@ -47,10 +47,9 @@ class Cuts(NamedTuple):
         return -self.temperature * math.log(self.min_p) if self.min_p > 0.0 else math.inf
 
 
-def cut(scores: Scores, cuts: Cuts, scratch: Scores) -> Ids:
-    """Return the tokens, rising, that top-k, top-p and min-p, in this order, leave of a row of which at least
-    one logit is finite. ``scratch`` has the row's shape and is overwritten."""
-    top = float(scores.max())
+def cut(scores: Scores, top: float, cuts: Cuts, scratch: Scores) -> Ids:
+    """Return the tokens, rising, that top-k, top-p and min-p, in this order, leave of a row whose largest
+    logit is ``top``, a finite number. ``scratch`` has the row's shape and is overwritten."""
     tokens = best(scores, cuts.top_k) if 0 < cuts.top_k < len(scores) else None
     if cuts.top_p < 1.0 and (tokens is not None or (tokens := _clear_nucleus(scores, top, cuts)) is None):
         values = scores if tokens is None else scores[tokens]
@@ -82,10 +81,10 @@ def _clear_nucleus(scores: Scores, top: float, cuts: Cuts) -> Ids | None:
     return np.sort(head[order[: last + 1]]) if last == other else None
 
 
-def surely_keeps(scores: Scores, cuts: Cuts, token: int, scratch: Scores) -> bool:
+def surely_keeps(scores: Scores, top: float, cuts: Cuts, token: int, scratch: Scores) -> bool:
     """True if :func:`cut` without top-k keeps ``token``; False also if rounding could decide that. Takes two
     passes over the row, however many tokens the nucleus has."""
-    top, own = float(scores.max()), scores[token]
+    own = scores[token]
     if cuts.min_p > 0.0 and own < np.float32(top - cuts.depth):
         return False
     weights = weigh(scores, top, cuts.temperature, scratch)

@@ -15,6 +15,8 @@ _MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _ROUNDS = (16, 0x21F0AAAD), (15, 0xD35A2D97)
 _LAST_SHIFT = 15
 
+FEW = 2048
+"""tokens up to which the logarithms of all random numbers are taken"""
 _LUCKY = 2**32 - 2**23
 """one number in 512 is at least this"""
 _SLACK = 1e-3
@@ -73,6 +75,9 @@ class Noise:
         """Return the index of the largest of ``logits / temperature + gumbel``. ``logits`` are those of
         ``tokens``, or of a whole vocabulary, shape (vocabulary,), if these are not given. Logarithms are
         taken only of large random numbers, and of those whose logit could make up for a smaller number."""
+        if len(logits) <= FEW:
+            few = np.arange(len(logits)) if tokens is None else tokens
+            return int((logits / temperature + self.gumbel(position, stream, few)).argmax())
         bits = self._bits(position, stream, _ids(len(logits)) if tokens is None else tokens.astype(np.uint32))
         lucky = np.flatnonzero(bits >= _LUCKY)
         known = logits[lucky] / temperature + _gumbel(bits[lucky])

@@ -25,8 +25,6 @@ COLD = 1e-4
 WARM = 1.0
 """temperature from which a token is drawn among all before top-p is applied: the nucleus can be large, and
 the winner of all is the nucleus's own if it is inside"""
-FEW = 2048
-"""tokens up to which all random numbers are computed"""
 CERTAIN = np.float32(1e30)
 """stands for an infinite logit, so that differences are finite"""
 
@@ -84,11 +82,8 @@ class Distribution:
     def sample(self, noise: Noise, position: int, stream: NoiseStream) -> int:
         """Draw a token by the Gumbel-max trick."""
         with np.errstate(divide="ignore"):
-            if len(self.tokens) > FEW:
-                scores = np.log(self.probabilities, dtype=np.float32)
-                return int(self.tokens[noise.race(position, stream, scores, 1.0, self.tokens)])
-            perturbed = np.log(self.probabilities) + noise.gumbel(position, stream, self.tokens)
-        return int(self.tokens[perturbed.argmax()])
+            scores = np.log(self.probabilities, dtype=np.float32)
+        return int(self.tokens[noise.race(position, stream, scores, 1.0, self.tokens)])
 
     def minus(self, other: Distribution) -> Distribution:
         """``norm(max(0, self − other))``: the distribution that a rejection's token is drawn from."""
@@ -192,22 +187,21 @@ class Sampler:
         """Append ``token`` to the answer; of no effect without penalties."""
         self._past.observe(token)
 
-    def scores(self, row: NDArray[np.float32], drafted: Sequence[int]) -> NDArray[np.float32]:
-        """Return ``row``, shape (vocabulary,), after logit bias, penalties and mask; ``drafted`` precedes it.
-        If none is set it is ``row`` itself, which must not be written to. NaN and tokens that are not allowed
-        become −inf; raises :class:`EngineError` if nothing else is left."""
-        row = numbers(row)
+    def scores(self, row: NDArray[np.float32], drafted: Sequence[int]) -> tuple[Scores, float]:
+        """Return ``row``, shape (vocabulary,), after logit bias, penalties and mask, and the largest of it;
+        ``drafted`` precedes it. If none is set it is ``row`` itself, which must not be written to. NaN and
+        tokens that are not allowed become −inf; raises :class:`EngineError` if nothing else is left."""
+        row, top = numbers(row)
         if not self.params.alters and self.mask is None:
-            return row
+            return row, top
         scores = row.copy()
         if len(self._biased):
             there = self._biased < len(scores)  # a draft model's vocabulary may be smaller
             scores[self._biased[there]] += self._bias[there]
         if self.params.penalises:
             self._penalise(scores, drafted)
-        if self.mask is None:
-            return scores
-        np.copyto(scores, -np.inf, where=~self.mask.mask_allowed(drafted)[: len(scores)])
+        if self.mask is not None:
+            np.copyto(scores, -np.inf, where=~self.mask.mask_allowed(drafted)[: len(scores)])
         return numbers(scores)
 
     def _penalise(self, scores: NDArray[np.float32], drafted: Sequence[int]) -> None:
@@ -224,18 +218,18 @@ class Sampler:
     def distribution(self, row: NDArray[np.float32], drafted: Sequence[int]) -> Distribution:
         """Return the distribution of the next token; at temperature 0 that of temperature 1. Raises as
         :meth:`scores` does."""
-        scores, cuts = self.scores(row, drafted), self.params.cuts
+        (scores, top), cuts = self.scores(row, drafted), self.params.cuts
         if not cuts.any:
-            weights = weigh(scores, float(scores.max()), cuts.temperature, np.empty_like(scores))
+            weights = weigh(scores, top, cuts.temperature, np.empty_like(scores))
             return Distribution(_all_ids(len(scores)), weights / np.float32(sum_of(weights)))
-        tokens = cut(scores, cuts, self._scratch(len(scores)))
+        tokens = cut(scores, top, cuts, self._scratch(len(scores)))
         logits = scores[tokens].astype(np.float64)
         chances = np.exp((logits - logits.max()) / cuts.temperature)
         return Distribution(tokens, chances / chances.sum())
 
     def pick(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> int:
         """Return the target's own choice for ``position``: greedy, or its sample under the seed."""
-        scores = self.scores(row, drafted)
+        scores, top = self.scores(row, drafted)
         if self.params.greedy:
             return int(scores.argmax())
         cuts, race = self.params.cuts, self.noise.race
@@ -244,9 +238,9 @@ class Sampler:
         scratch = self._scratch(len(scores))
         if cuts.top_p < 1.0 and not cuts.top_k and cuts.temperature >= WARM:
             token = race(position, NoiseStream.TARGET, scores, cuts.temperature)
-            if surely_keeps(scores, cuts, token, scratch):
+            if surely_keeps(scores, top, cuts, token, scratch):
                 return token
-        tokens = cut(scores, cuts, scratch)
+        tokens = cut(scores, top, cuts, scratch)
         if len(tokens) == 1:
             return int(tokens[0])
         return int(tokens[race(position, NoiseStream.TARGET, scores[tokens], cuts.temperature, tokens)])
@@ -257,18 +251,18 @@ class Sampler:
         return self._memory[:size]
 
 
-def numbers(scores: Scores) -> Scores:
-    """Return ``scores`` with NaN replaced by −inf, and +inf by :data:`CERTAIN`; unchanged if the largest
-    score is finite. Raises :class:`EngineError` if no score is left."""
-    if math.isfinite(scores.max()):
-        return scores
+def numbers(scores: Scores) -> tuple[Scores, float]:
+    """Return ``scores`` with NaN replaced by −inf, and +inf by :data:`CERTAIN`, and the largest of them;
+    unchanged if that is finite. Raises :class:`EngineError` if no score is left."""
+    if math.isfinite(top := float(scores.max())):
+        return scores, top
     found = np.where(np.isnan(scores), np.float32(-np.inf), np.minimum(scores, CERTAIN))
-    if found.max() == -np.inf:
+    if (top := float(found.max())) == -math.inf:
         raise EngineError(
             "the model's output has no valid number: all logits are NaN or minus infinity",
             "Load the model again; if that does not help, its file is damaged or does not fit this backend.",
         )
-    return found
+    return found, top
 
 
 @lru_cache(maxsize=4)

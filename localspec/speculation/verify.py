@@ -221,5 +221,5 @@ class EarlyEnd:
     def token(self, i: int, drafted: int | None) -> int:
         row = self.rows.row(i)
         if self.rows.choice(i) is None:
-            row = numbers(row)  # raises where no logit is finite
+            row, _ = numbers(row)  # raises where no logit is finite
         return self.end_score.end if self.end_score.of(row) > 0 else self.judge.token(i, drafted)

@@ -48,7 +48,7 @@ def test_temperature_top_k_top_p_and_min_p_in_their_order(
 
 def test_the_repetition_penalty_covers_the_prompt() -> None:
     row = np.array([2.0, -2.0, 1.0], dtype=np.float32)
-    scores = sampler((0, 1), temperature=1.0, repeat_penalty=2.0).scores(row, ())
+    scores, _ = sampler((0, 1), temperature=1.0, repeat_penalty=2.0).scores(row, ())
     assert scores.tolist() == [1.0, -4.0, 1.0]
 
 
@@ -56,32 +56,32 @@ def test_frequency_and_presence_cover_the_answer_only() -> None:
     one = sampler((0,), temperature=1.0, frequency_penalty=0.5, presence_penalty=0.25)
     one.observe(1)
     one.observe(1)
-    assert one.scores(np.zeros(3, dtype=np.float32), ()).tolist() == [0.0, -1.25, 0.0]
+    assert one.scores(np.zeros(3, dtype=np.float32), ())[0].tolist() == [0.0, -1.25, 0.0]
 
 
 def test_the_penalty_context_grows_with_the_draft() -> None:
     one = sampler(temperature=1.0, frequency_penalty=1.0, repeat_penalty=2.0)
     row = np.ones(3, dtype=np.float32)
-    assert one.scores(row, (2, 2)).tolist() == [1.0, 1.0, -1.5]
-    assert one.scores(row, ()).tolist() == [1.0, 1.0, 1.0]
+    assert one.scores(row, (2, 2))[0].tolist() == [1.0, 1.0, -1.5]
+    assert one.scores(row, ())[0].tolist() == [1.0, 1.0, 1.0]
 
 
 def test_penalties_look_at_the_last_tokens_only() -> None:
     one = sampler((0, 1), temperature=1.0, repeat_penalty=2.0, frequency_penalty=0.5, repeat_last_n=2)
     row = np.ones(4, dtype=np.float32)
-    assert one.scores(row, ()).tolist() == [0.5, 0.5, 1.0, 1.0]
+    assert one.scores(row, ())[0].tolist() == [0.5, 0.5, 1.0, 1.0]
     one.observe(2)
-    assert one.scores(row, ()).tolist() == [1.0, 0.5, 0.0, 1.0]
-    assert one.scores(row, (3, 3)).tolist() == [1.0, 1.0, 1.0, -0.5]
+    assert one.scores(row, ())[0].tolist() == [1.0, 0.5, 0.0, 1.0]
+    assert one.scores(row, (3, 3))[0].tolist() == [1.0, 1.0, 1.0, -0.5]
     off = sampler((0, 1), repeat_penalty=2.0, repeat_last_n=0)
-    assert off.scores(row, (1,)) is row
-    assert sampler((0,), repeat_penalty=2.0, repeat_last_n=-1).scores(row, ()).tolist() == [0.5, 1, 1, 1]
+    assert off.scores(row, (1,))[0] is row
+    assert sampler((0,), repeat_penalty=2.0, repeat_last_n=-1).scores(row, ())[0].tolist() == [0.5, 1, 1, 1]
 
 
 def test_bias_comes_before_the_penalties_and_the_temperature() -> None:
     row = np.array([1.0, 1.0, 1.0], dtype=np.float32)
     one = sampler((1,), temperature=1.0, repeat_penalty=2.0, logit_bias=((1, 3.0), (2, -1.0), (9, 5.0)))
-    assert one.scores(row, ()).tolist() == [1.0, 2.0, 0.0] and row.tolist() == [1.0, 1.0, 1.0]
+    assert one.scores(row, ())[0].tolist() == [1.0, 2.0, 0.0] and row.tolist() == [1.0, 1.0, 1.0]
     assert sampler(logit_bias=((2, 1.0),)).pick(row, (), 0) == 2
 
 
@@ -126,7 +126,7 @@ def test_whatever_the_parameters_it_is_a_distribution_with_the_best_token_in_it(
     )
     found = one.distribution(row, (1,))
     assert abs(found.probabilities.sum() - 1) < 1e-9 and (found.probabilities >= 0).all()
-    scores = one.scores(row, (1,))
+    scores, _ = one.scores(row, (1,))
     # Scores too close for their weights to differ may stand for one another.
     assert np.isclose(scores[found.tokens].max(), scores.max(), rtol=1e-9, atol=1e-12)
     assert (np.diff(found.tokens) > 0).all()
@@ -208,7 +208,7 @@ def test_what_is_kept_is_what_sorting_all_of_it_keeps(
     cuts: Cuts, kind: Callable[[int, np.random.Generator], Row], size: int, seed: int
 ) -> None:
     row = kind(size, np.random.default_rng(seed))
-    found = cut(row, cuts, np.empty_like(row))
+    found = cut(row, float(row.max()), cuts, np.empty_like(row))
     assert (np.diff(found) > 0).all()
     if cuts.top_p == 1.0 and cuts.min_p in (0.0, 1.0):
         assert found.tolist() == reference(row, cuts).tolist()
@@ -226,7 +226,7 @@ def test_more_than_are_sorted_are_cut_to_the_token() -> None:
     row = np.round(flat(151_936, np.random.default_rng(5)), 3).astype(np.float32)
     for top_p in (0.3, 0.5, 0.9):
         cuts = Cuts(top_p=top_p)
-        found, expected = cut(row, cuts, np.empty_like(row)), reference(row, cuts)
+        found, expected = cut(row, float(row.max()), cuts, np.empty_like(row)), reference(row, cuts)
         assert len(found) > SORTED and abs(len(found) - len(expected)) <= 2
         last = row[found].min()
         assert set(np.flatnonzero(row > last)) <= set(found.tolist())
@@ -275,16 +275,17 @@ def test_a_token_drawn_before_the_cut_is_that_of_the_nucleus(
     )
     for position in range(20):
         row = make(8_192, np.random.default_rng(position))
-        inside = cut(row, sampler.params.cuts, np.empty_like(row))
+        inside = cut(row, float(row.max()), sampler.params.cuts, np.empty_like(row))
         first = sampler.noise.race(position, NoiseStream.TARGET, row[inside], temperature, inside)
         assert sampler.pick(row, (), position) == inside[first]
 
 
 def test_a_token_is_surely_kept_only_inside_the_nucleus() -> None:
     row = np.log(np.array([0.1, 0.4, 0.2, 0.3], np.float32))
-    kept = [surely_keeps(row, Cuts(top_p=0.75), token, np.empty_like(row)) for token in range(4)]
+    top = float(row.max())
+    kept = [surely_keeps(row, top, Cuts(top_p=0.75), token, np.empty_like(row)) for token in range(4)]
     assert kept == [False, True, True, True]
-    assert not surely_keeps(row, Cuts(top_p=0.75, min_p=0.6), 2, np.empty_like(row))
+    assert not surely_keeps(row, top, Cuts(top_p=0.75, min_p=0.6), 2, np.empty_like(row))
 
 
 TOKENS = np.arange(1000, dtype=np.int64)
