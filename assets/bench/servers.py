@@ -59,7 +59,7 @@ class Server(NamedTuple):
 @contextmanager
 def http_daemon(config: str, measured: Iterable[tuple[str, str, int]] = ()) -> Iterator[tuple[Server, Path]]:
     """A daemon with an HTTP server and this configuration, and its home; these pairs were measured before."""
-    with own_home(f"{config}[daemon]\nport = 0\n[http]\nenabled = true\nport = 0\n") as home:
+    with own_home(f"{config}[http]\nenabled = true\nport = 0\n") as home:
         for pair in measured:
             measure_costs(*pair)
         localspec("daemon", "start")

@@ -190,7 +190,6 @@ class Scheduler:
         for sequence in decoding:
             if sequence not in group and self._seconds([*group, sequence]) <= limit:
                 group.append(sequence)
-        # llama.cpp computes streams together only if their numbers are consecutive.
         return sorted(group, key=lambda s: s.slot)
 
     def _patience(self, sequence: Sequence) -> float:
@@ -206,7 +205,10 @@ class Scheduler:
         return can.batches and (equal or not sequence.settings.strict)
 
     def _seconds(self, sequences: Seq[Sequence]) -> float:
-        total = max(s.account.width for s in sequences) * len(sequences)
+        """The expected seconds of their round. llama.cpp computes those with consecutive slots together, and
+        so its backend pads the slots between them."""
+        slots = [s.slot for s in sequences]
+        total = max(s.account.width for s in sequences) * (max(slots) - min(slots) + 1)
         line = self._costs.line(max(len(s.tokens) for s in sequences))
         return line[min(round(total), WIDE)]
 

@@ -30,10 +30,9 @@ from localspec.http import answers, openai, prompts, sampling
 from localspec.http.answers import entries, statistics, timings, uncut
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
-from localspec.http.models import DEFAULT_MODEL, is_at, model_of, named_models, read_config, read_texts
+from localspec.http.models import model_of, read_config, read_texts
 from localspec.http.sampling import INFILL, MOST_NAMES, TimedSampling, count_of, options_of
-from localspec.models.needs import context_size
-from localspec.protocol.messages import CompletionWarm, LoadedModel, NoParams, StreamProgress, Tokenize
+from localspec.protocol.messages import CompletionWarm, NoParams, StreamProgress, Tokenize
 from localspec.protocol.options import KINDS, Options
 from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, Token
 
@@ -293,7 +292,7 @@ async def props(client: Client, body: NoParams) -> Answer:
     settings = {"n_ctx": loaded.n_ctx, "model": loaded.model, "params": generation_settings()}
     return {
         "default_generation_settings": settings,
-        "total_slots": _sequences(loaded),
+        "total_slots": loaded.sequences or read_config().engine.parallel or 1,
         "model_path": loaded.path,
         "model_alias": loaded.model,
         **texts,
@@ -301,17 +300,6 @@ async def props(client: Client, body: NoParams) -> Answer:
         "modalities": {"vision": False, "video": False, "audio": False},
         "build_info": f"localspec {__version__}",
     }
-
-
-async def slots(client: Client, body: NoParams) -> Answer:
-    """Return the sequences of the configured model and how many are busy; loads no model."""
-    own, status = (await named_models(client)).get(DEFAULT_MODEL), await client.status()
-    loaded = next((each for each in status.models if own is not None and is_at(own, each.path)), None)
-    running = 0 if loaded is None else loaded.running
-    engine = read_config().engine
-    n_ctx = context_size(own.context if own is not None else None, engine) if loaded is None else loaded.n_ctx
-    facts = {"n_ctx": n_ctx, "speculative": loaded is not None and bool(loaded.drafts)}
-    return [{"id": i, **facts, "is_processing": i < running} for i in range(max(_sequences(loaded), running))]
 
 
 async def metrics(client: Client, body: NoParams) -> Answer:
@@ -343,12 +331,6 @@ async def metrics(client: Client, body: NoParams) -> Answer:
 
 def _rate(count: float, seconds: float) -> float:
     return count / seconds if seconds else 0.0
-
-
-def _sequences(loaded: LoadedModel | None) -> int:
-    """Return the number of sequences at once; of a model that is not loaded the configured one, or 1."""
-    known = 0 if loaded is None else loaded.sequences
-    return known or read_config().engine.parallel or 1
 
 
 def generation_settings(options: Options = NO_OPTIONS, body: LlamaGenerationBody | None = None) -> Any:
@@ -383,7 +365,6 @@ DIALECT = Dialect(
         Endpoint("GET", "/health", NoParams, health, open=True),
         Endpoint("GET", "/v1/health", NoParams, health, open=True),
         Endpoint("GET", "/props", NoParams, props),
-        Endpoint("GET", "/slots", NoParams, slots),
         Endpoint("GET", "/metrics", NoParams, metrics),
         Endpoint("GET", "/models", NoParams, openai.models),
         Endpoint("POST", "/tokenize", TokenizeBody, tokenize),

@@ -134,7 +134,7 @@ class DraftModel(Proposer):
                 drafts[i] = nothing("the draft model is reading the context")
             else:
                 work[i] = drafting
-        live = list(work.values())
+        live = sorted(work.values(), key=lambda drafting: drafting.cursor.sequence)
         while live:
             self._step(live)
             live = [drafting for drafting in live if drafting.goes_on(self._room(drafting.ask))]

@@ -7,7 +7,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import llama_cpp.llama_cpp as lib
 import numpy as np
 import psutil
 import pytest
@@ -70,6 +72,38 @@ def test_wide_forwards_of_any_width_are_equal_to_the_bit() -> None:
     assert len(seen) == 1
 
 
+def test_the_sequences_between_are_padded_and_stay_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those that do not take part number 2 holds a text, and 4 is closed."""
+    config = EngineConfig(n_ctx=64, parallel=7, threads=1, gpu_layers=0)
+    backend, alone = (LlamaCppBackend(model_at(TARGET), config) for _ in range(2))
+    text = backend.vocabulary.encode("import os\nimport sys\n" * 8, special=False)[:64]
+    for each in (backend, alone):
+        for number in [each.open() for _ in range(7)]:
+            each.forward([Span(number, text[: 10 + number], 0)])
+        each.close(4)
+    active, sizes, decode = (0, 1, 3, 5, 6), list[int](), lib.llama_decode
+
+    def counted(context: object, batch: Any) -> int:
+        sizes.append(batch.n_tokens)
+        return int(decode(context, batch))
+
+    monkeypatch.setattr(lib, "llama_decode", counted)
+    pieces = [Span(number, text[10 + number : 12 + number], 2) for number in active]
+    together = [row.tobytes() for row in backend.forward(pieces).rows(0, 10)]
+    apart = [row.tobytes() for span in pieces for row in alone.forward([span]).rows(0, 2)]
+    assert together == apart and sizes == [14, *[2] * 5]
+    assert backend.length(2) == 12 and backend.open() == alone.open() == 4
+    for number, start in ((2, 12), (4, 0)):
+        rows = [each.forward([Span(number, text[start:20], 1)]).row(0).tobytes() for each in (backend, alone)]
+        assert rows[0] == rows[1]
+    backend.forward([Span(2, (text * 8)[20 : backend.capabilities.n_ctx], 0)])
+    del sizes[:]
+    backend.forward([Span(number, text[:1], 1) for number in active])
+    assert sizes == [5], "number 2 has no room for padding"
+    for each in (backend, alone):
+        each.free()
+
+
 def test_a_gguf_file_that_llama_cpp_cannot_run(tmp_path: Path) -> None:
     """The header is sound, the architecture unknown: the error has llama.cpp's own reason."""
     path = tmp_path / "odd.gguf"
@@ -86,14 +120,6 @@ def test_special_tokens_of_the_bundled_pair() -> None:
     assert vocabulary.fim is not None and vocabulary.fim[:3] == (3, 5, 4)
     assert vocabulary.chat_template is not None and "im_start" in vocabulary.chat_template
     backend.free()
-
-
-def test_automatic_sizes() -> None:
-    backend = LlamaCppBackend(model_at(DRAFT))
-    capabilities = backend.capabilities
-    backend.free()
-    assert capabilities.n_ctx == 2048
-    assert not capabilities.obstacle and capabilities.exact_width >= 1
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import asyncio
 import socket
 import stat
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
@@ -19,19 +18,10 @@ from websockets.exceptions import ConnectionClosed
 
 from localspec.daemon.access import HOST, Socket, listen, read_or_create
 from localspec.daemon.server import HANDSHAKES
-from tests.client.conftest import own_home
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.handshake import answer, request
 from tests.daemon.harness import DaemonProcess, raw
 from tests.waiting import DEADLINE_S, soon
-
-
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[DaemonProcess]:
-    with own_home() as home:
-        daemon = DaemonProcess(home)
-        yield daemon
-        assert daemon.stop() == 0, daemon.log()
 
 
 @pytest.mark.parametrize(

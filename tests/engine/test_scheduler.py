@@ -166,6 +166,12 @@ class TestSharing:
             group = stage.scheduler.next()
             assert group[0] is completion and len(group) == together
 
+    def test_slots_between_those_that_share_a_round_cost_rows_too(self) -> None:
+        stage = Stage({1: 1.0, 2: 1.2, 3: 1.4, 4: 1.6, 5: 4.0, 8: 8.0})
+        requests = [stage.add(prefilled=number not in (2, 3)) for number in range(5)]
+        stage.scheduler.admit()
+        assert stage.scheduler.next() == requests[:2]
+
     def test_a_prompt_is_read_alone(self) -> None:
         stage = Stage(CHEAP)
         reading = stage.add(prefilled=False)

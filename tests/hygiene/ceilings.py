@@ -9,7 +9,7 @@ CEILINGS = {
     "assets": 1861,
     "localspec/.": 917,
     "localspec/agent": 444,
-    "localspec/backends": 1819,
+    "localspec/backends": 1834,
     "localspec/bench": 165,
     "localspec/cli": 2235,
     "localspec/client": 480,
@@ -17,8 +17,8 @@ CEILINGS = {
     "localspec/constraints": 445,
     "localspec/daemon": 2706,
     "localspec/doctor": 325,
-    "localspec/engine": 2465,
-    "localspec/http": 2446,
+    "localspec/engine": 2466,
+    "localspec/http": 2434,
     "localspec/hub": 599,
     "localspec/lsp": 696,
     "localspec/memory": 825,
@@ -26,7 +26,7 @@ CEILINGS = {
     "localspec/protocol": 956,
     "localspec/ranks": 579,
     "localspec/service": 197,
-    "localspec/speculation": 1307,
+    "localspec/speculation": 1305,
     "localspec/tools": 694,
     "localspec/tui": 2539,
     "localspec/worker": 427,
@@ -34,15 +34,15 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
-    "tests": 30819,
+    "tests": 30817,
 }
 TOTALS = {
     "assets": 1798,
-    "localspec": 25745,
+    "localspec": 25743,
     "plugins/llm": 93,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
-    "tests": 30819,
+    "tests": 30817,
 }
 """bounds of the sums of ceilings by area, which only fall"""
 ROOMS = {"heads": 900, "next edit": 900, "fast rounds": 150}
@@ -50,7 +50,11 @@ ROOMS = {"heads": 900, "next edit": 900, "fast rounds": 150}
 RAISED: dict[str, list[tuple[int, str, str]]] = {
     "localspec/daemon": [(3, "localspec/models", "the end of a daemon that clients cannot find")],
     "localspec/ranks": [(2, "localspec/completion", "an odd variable"), (3, "fast rounds", "uncopied rows")],
-    "localspec/backends": [(7, "fast rounds", "rows without a copy")],
+    "localspec/backends": [
+        (7, "fast rounds", "rows without a copy"),
+        (12, "localspec/http", "sequences padded between those of a round, for `GET /slots`"),
+        (3, "fast rounds", "the same"),
+    ],
     "localspec/speculation": [
         (19, "fast rounds", "a nucleus without weighing all tokens; bounded drafting"),
         (24, "fast rounds", "the price of another width"),
@@ -61,6 +65,7 @@ RAISED: dict[str, list[tuple[int, str, str]]] = {
     "localspec/engine": [
         (9, "fast rounds", "fewer rewrites of the caches of chats"),
         (5, "localspec/.", "changes of the width in a request's books"),
+        (1, "fast rounds", "the price of slots between those of a round"),
     ],
     "localspec/hub": [(5, "localspec/tui", "pip's own index, without a host's name")],
     "localspec/memory": [(1, "localspec/tui", "waiting texts of a source with another's tag")],

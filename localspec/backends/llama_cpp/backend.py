@@ -62,6 +62,10 @@ WHOLE, RECURRENT = lib.LLAMA_STATE_SEQ_FLAGS_NONE, lib.LLAMA_STATE_SEQ_FLAGS_PAR
 """parts of a sequence to save: all of it, or its recurrent states alone, without cells of attention"""
 
 
+FEW_ON_CPU = 4
+"""sequences from which one forward takes less time on a CPU than a few of its own with each"""
+
+
 class Sequences:
     """Sequences that consist of cells alone: `truncate` keeps any length. Methods with names of
     :class:`Backend`'s do the same for it."""
@@ -96,8 +100,8 @@ class Sequences:
             self._cut(sequence, self.lengths[sequence])
 
     def undo(self, sequence: int) -> None:
-        """Drop the cells that a failed forward has written."""
-        self._cut(sequence, self.lengths[sequence])
+        """Drop the cells that a failed forward, or padding, has written."""
+        self._cut(sequence, self.lengths.get(sequence, 0))
 
     def rollback(self, sequence: int) -> int | None:
         return None
@@ -303,7 +307,7 @@ class Batch:
             n = max(len(span.tokens), width)
             if at + n > self.size:
                 raise EngineError(f"internal error: a forward of more than {self.size} tokens")
-            start, last = lengths[span.sequence], len(span.tokens) - 1
+            start, last = lengths.get(span.sequence, 0), len(span.tokens) - 1
             first_row = len(span.tokens) - span.rows
             for i in range(n):
                 token[at] = span.tokens[min(i, last)]
@@ -554,12 +558,14 @@ class LlamaCppBackend:
         longest, exact = 0, False
         for span in batch:
             longest, exact = max(longest, len(span.tokens)), exact or span.exact
-        rows = self._batch.fill(batch, self._sequences.lengths, width)
+        between = self._pad_between(batch, width) if width else []
+        spans = sorted([*batch, *between]) if between else batch
+        rows = self._batch.fill(spans, self._sequences.lengths, width)
         self._sequences.settle(batch)
         self.reference_mode.for_widths(longest, self._batch.length, exact=exact)
         code = lib.llama_decode(self._context, self._batch.native)
         if code:
-            for span in batch:
+            for span in spans:
                 self._sequences.undo(span.sequence)
             if code == ABORTED:
                 raise Interrupted
@@ -569,6 +575,8 @@ class LlamaCppBackend:
             raise EngineError(f"llama.cpp failed to compute a forward: {reason} (llama_decode: {code})")
         for sequence, tokens, *_ in batch:
             self._sequences.advance(sequence, len(tokens), max(width, len(tokens)))
+        for span in between:
+            self._sequences.undo(span.sequence)
         return self._logits(rows)
 
     def _logits(self, n: int) -> LlamaLogits:
@@ -589,6 +597,19 @@ class LlamaCppBackend:
         room = all(self.length(span.sequence) + width <= self.capabilities.n_ctx for span in spans)
         room &= width * len(spans) <= self.capabilities.max_batch
         return width if room and self._sequences.may_fill(spans, width) else 0
+
+    def _pad_between(self, batch: Sequence[Span], width: int) -> list[Span]:
+        """Padding of the sequences between those of ``batch``, where computing it costs less: llama.cpp takes
+        sequences together only if their numbers are consecutive. 15 of 16 took 144 ms, with padding 78 ms."""
+        can, lengths, numbers = self.capabilities, self._sequences.lengths, [span.sequence for span in batch]
+        among = {*range(numbers[0], numbers[-1])}.difference(numbers)
+        before, total = len(batch) * width, (len(batch) + len(among)) * width
+        pays = len(batch) >= max(len(among), 1 if can.offloaded_bytes else FEW_ON_CPU)
+        fits = total <= can.max_batch and not before <= can.exact_width < total
+        fits &= all(lengths.get(number, 0) + width <= can.n_ctx for number in among)
+        if not pays or not fits or self._sequences.replays or numbers != sorted(numbers):
+            return []
+        return [Span(number, batch[0].tokens[:1], 0) for number in among]
 
     def preempt(self, on: bool) -> None:
         # A recurrent state cannot be restored after half a forward.

@@ -62,35 +62,29 @@ test("more items join behind the current one, whose beginning is not forgotten",
   equal({ "ise", 3 }, { it:item().sent.insertText, it:taken() })
 end)
 
-test("words", function()
+test("words and lines", function()
   local cases = {
-    ["foo.bar"] = "foo",
-    [".bar"] = ".",
-    ["  foo()"] = "  foo",
-    ["):\n    x"] = "):",
-    ["\n    return x"] = "\n    return",
-    ["_a1 b"] = "_a1",
-    ["naïve x"] = "naïve",
-    ["日本 語"] = "日本",
-    ["e\204\129t x"] = "e\204\129t",
-    ["👩‍💻 x"] = "👩‍💻",
-    ["   "] = "   ",
-    ["== 1"] = "==",
+    word = {
+      ["foo.bar"] = "foo",
+      [".bar"] = ".",
+      ["  foo()"] = "  foo",
+      ["):\n    x"] = "):",
+      ["\n    return x"] = "\n    return",
+      ["_a1 b"] = "_a1",
+      ["naïve x"] = "naïve",
+      ["日本 語"] = "日本",
+      ["e\204\129t x"] = "e\204\129t",
+      ["👩‍💻 x"] = "👩‍💻",
+      ["   "] = "   ",
+      ["== 1"] = "==",
+    },
+    line = { ["a b\nc"] = "a b", ["\n  c\nd"] = "\n  c", ["\n\nx"] = "\n", ["last"] = "last" },
   }
-  for text, word in pairs(cases) do
-    equal(word, suggestion(text):word(), text)
-  end
-end)
-
-test("lines", function()
-  local cases = {
-    ["a b\nc"] = "a b",
-    ["\n  c\nd"] = "\n  c",
-    ["\n\nx"] = "\n",
-    ["last"] = "last",
-  }
-  for text, line in pairs(cases) do
-    equal(line, suggestion(text):line(), text)
+  for what, expected in pairs(cases) do
+    for text, part in pairs(expected) do
+      local it = suggestion(text)
+      equal(part, it[what](it), text)
+    end
   end
 end)
 
