@@ -82,6 +82,8 @@ class Capabilities:
     """True if a row is the same when other sequences share its forward"""
     batches: bool = True
     """True if spans of a forward are computed together, as wide as the longest; False: one by one"""
+    consecutive: bool = False
+    """True if only sequences with consecutive numbers are computed together"""
     obstacle: str = ""
     """the reason why no token can be rolled back, and speculation is off; empty: tokens can be rolled back"""
     exact_width: int = ANY_WIDTH
@@ -407,7 +409,7 @@ class Probe:
     def _try_widths(self, sequence: int, place: int) -> Generator[None, None, None]:
         for width in self._equal:
             if place + width <= STEPS and (width, place) not in self._tried:
-                for left in reversed(range(1 + self._backend.capabilities.settling)):
+                for left in reversed(range(1 + (first := self._backend.capabilities.settling) + bool(first))):
                     yield from self._go_to(sequence, place)
                     self._backend.mark(sequence)
                     rows = yield from self._forward(sequence, width)

@@ -23,7 +23,7 @@ from localspec.ranks.peer import greet
 from localspec.ranks.rpc import reach_server
 from localspec.wording import MB, size
 
-EDIT = "Correct it with in config.toml; `localspec models list` shows the names."
+EDIT = "Correct it in config.toml; `localspec models list` shows the names."
 
 
 def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iterator[Finding]:

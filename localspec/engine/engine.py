@@ -205,10 +205,10 @@ class Scheduler:
         return can.batches and (equal or not sequence.settings.strict)
 
     def _seconds(self, sequences: Seq[Sequence]) -> float:
-        """The expected seconds of their round. llama.cpp computes those with consecutive slots together, and
-        so its backend pads the slots between them."""
+        """The expected seconds of their round, in which a backend may compute the slots between, too."""
         slots = [s.slot for s in sequences]
-        total = max(s.account.width for s in sequences) * (max(slots) - min(slots) + 1)
+        rows = max(slots) - min(slots) + 1 if self._target.capabilities.consecutive else len(slots)
+        total = max(s.account.width for s in sequences) * rows
         line = self._costs.line(max(len(s.tokens) for s in sequences))
         return line[min(round(total), WIDE)]
 
@@ -597,9 +597,9 @@ class Engine:
                 # The next turn may start here.
                 self.target.mark(sequence.slot)
             piece = Span(sequence.slot, sequence.tokens[start:end], int(answers))
+            self.learning.costs.interrupt()
             with self._preemption.allow_preemption() if preemptible else nullcontext():
                 logits = self.target.forward([piece])
-            self.learning.costs.interrupt()
             sequence.interruptions = 0
             sequence.wrote(start, end, exact=True)
             if length > chunk or sequence.reports == "all":

@@ -264,9 +264,13 @@ class RoundClock:
 
     def end_round(self, played: Seq[PlayedRound]) -> None:
         context = max(p.before for p in played)
-        change = 0.0
+        # Forced tokens are gained, and fed, with drafts or without.
+        draft, is_forced = played[0].draft, len(played) == 1 and played[0].sequence.constraint
+        unforced = len(draft.tokens) + draft.padding
+        change = forced = 0.0
         if len(played) == 1:
             change = self._costs.change_s(self.width, context)
+            forced = self._costs.change_s(self.width - unforced, context)
             # A round of several requests says little about the cost of one's widths.
             self._costs.observe(self.width, context, self.forwarded - self.proposed)
         else:
@@ -284,10 +288,7 @@ class RoundClock:
             noise = 0.0
         # Plain decoding would also choose a token from each row: that time is neither won nor lost.
         choosing = len(played) * self.choosing
-        # Forced tokens are gained, and fed, with drafts or without.
-        draft, is_forced = played[0].draft, len(played) == 1 and played[0].sequence.constraint
-        unforced = len(draft.tokens) + draft.padding
-        without = seconds(self.width - unforced, context) if is_forced else plain
+        without = seconds(self.width - unforced, context) + forced if is_forced else plain
         for p in played:
             won = min(p.accepted + 1, p.emitted) * plain + without - plain - forward
             spent = paid - p.emitted * choosing

@@ -51,7 +51,7 @@ class ForwardRows:
         return self._logits.margins()
 
     def choice(self, i: int) -> int | None:
-        """The argmax of row ``i``; None if its logit is not finite. None behind a wrong token is read."""
+        """The argmax of row ``i``; None if its logit is not finite. Rows behind a wrong token are unread."""
         if i not in self._choices:
             self._choices[i] = self._logits.choice(i)
         return self._choices[i]

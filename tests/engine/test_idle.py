@@ -57,8 +57,8 @@ def test_a_width_is_timed_on_a_device_once_that_has_prepared_it() -> None:
     for _ in Probe(device, costs.observe).steps():
         pass
     more, state = widths_of(device) - widths_of(cpu), costs.state()["0"]
-    assert {more[width] for width in WIDTHS} == {2}
-    assert all(state["seen"][width] == 1 and state["first"][width] for width in WIDTHS)
+    assert {more[width] for width in WIDTHS} == {3}
+    assert all(state["seen"][width] == 2 and state["first"][width] for width in WIDTHS)
 
 
 def test_a_check_that_is_interrupted_teaches_no_costs() -> None:

@@ -168,6 +168,7 @@ class TestSharing:
 
     def test_slots_between_those_that_share_a_round_cost_rows_too(self) -> None:
         stage = Stage({1: 1.0, 2: 1.2, 3: 1.4, 4: 1.6, 5: 4.0, 8: 8.0})
+        stage.backend.capabilities = replace(stage.backend.capabilities, consecutive=True)
         requests = [stage.add(prefilled=number not in (2, 3)) for number in range(5)]
         stage.scheduler.admit()
         assert stage.scheduler.next() == requests[:2]

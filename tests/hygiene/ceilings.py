@@ -17,7 +17,7 @@ CEILINGS = {
     "localspec/constraints": 445,
     "localspec/daemon": 2706,
     "localspec/doctor": 325,
-    "localspec/engine": 2466,
+    "localspec/engine": 2468,
     "localspec/http": 2434,
     "localspec/hub": 599,
     "localspec/lsp": 696,
@@ -34,15 +34,15 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
-    "tests": 30817,
+    "tests": 30819,
 }
 TOTALS = {
     "assets": 1798,
-    "localspec": 25743,
+    "localspec": 25745,
     "plugins/llm": 93,
     "plugins/nvim": 1000,
     "plugins/vscode": 365,
-    "tests": 30817,
+    "tests": 30819,
 }
 """bounds of the sums of ceilings by area, which only fall"""
 ROOMS = {"heads": 900, "next edit": 900, "fast rounds": 150}
@@ -66,6 +66,7 @@ RAISED: dict[str, list[tuple[int, str, str]]] = {
         (9, "fast rounds", "fewer rewrites of the caches of chats"),
         (5, "localspec/.", "changes of the width in a request's books"),
         (1, "fast rounds", "the price of slots between those of a round"),
+        (2, "localspec/speculation", "the same; a change of width by forced tokens"),
     ],
     "localspec/hub": [(5, "localspec/tui", "pip's own index, without a host's name")],
     "localspec/memory": [(1, "localspec/tui", "waiting texts of a source with another's tag")],

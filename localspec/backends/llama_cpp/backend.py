@@ -62,10 +62,6 @@ WHOLE, RECURRENT = lib.LLAMA_STATE_SEQ_FLAGS_NONE, lib.LLAMA_STATE_SEQ_FLAGS_PAR
 """parts of a sequence to save: all of it, or its recurrent states alone, without cells of attention"""
 
 
-FEW_ON_CPU = 4
-"""sequences from which one forward takes less time on a CPU than a few of its own with each"""
-
-
 class Sequences:
     """Sequences that consist of cells alone: `truncate` keeps any length. Methods with names of
     :class:`Backend`'s do the same for it."""
@@ -543,6 +539,7 @@ class LlamaCppBackend:
             fast_alone=self.reference_mode.fast_alone,
             replays=self._sequences.replays,
             obstacle=obstacle,
+            consecutive=not self._sequences.replays,
             splits_contexts=offloaded > 0 or not self.reference_mode.available,
             offloaded_bytes=offloaded,
             settling=SETTLING * on.startswith(REPLAYING),
@@ -558,7 +555,7 @@ class LlamaCppBackend:
         longest, exact = 0, False
         for span in batch:
             longest, exact = max(longest, len(span.tokens)), exact or span.exact
-        between = self._pad_between(batch, width) if width else []
+        between = self._pad_between(batch, width) if width and not self._sequences.replays else []
         spans = sorted([*batch, *between]) if between else batch
         rows = self._batch.fill(spans, self._sequences.lengths, width)
         self._sequences.settle(batch)
@@ -604,12 +601,13 @@ class LlamaCppBackend:
         can, lengths, numbers = self.capabilities, self._sequences.lengths, [span.sequence for span in batch]
         among = {*range(numbers[0], numbers[-1])}.difference(numbers)
         before, total = len(batch) * width, (len(batch) + len(among)) * width
-        pays = len(batch) >= max(len(among), 1 if can.offloaded_bytes else FEW_ON_CPU)
-        fits = total <= can.max_batch and not before <= can.exact_width < total
-        fits &= all(lengths.get(number, 0) + width <= can.n_ctx for number in among)
-        if not pays or not fits or self._sequences.replays or numbers != sorted(numbers):
-            return []
-        return [Span(number, batch[0].tokens[:1], 0) for number in among]
+        # Attention takes as many cells of each sequence as the longest one has.
+        longest = min(can.n_ctx, max(lengths[number] for number in numbers) + width)
+        fits = total <= can.max_batch and not before <= can.exact_width < total and numbers == sorted(numbers)
+        fits &= all(lengths.get(number, 0) + width <= longest for number in among)
+        # On a CPU forwards of one, two and three rows take less time apart.
+        pays = len(batch) >= max(len(among) * width, 1 if can.offloaded_bytes else 4)
+        return [Span(number, batch[0].tokens[:1], 0) for number in among] if fits and pays else []
 
     def preempt(self, on: bool) -> None:
         # A recurrent state cannot be restored after half a forward.
